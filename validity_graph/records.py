@@ -1,0 +1,225 @@
+"""The plain records that the package passes around: memories, edges, evidence, verdicts.
+
+Frozen data, no behaviour beyond checking themselves.  Knows only ``errors``; formulas are cited where
+they are implemented.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any
+
+from validity_graph.errors import InputError
+
+OVERTURNS = "overturns"
+CONFIRMS = "confirms"
+REQUIRES = "requires"
+SUPPORTS = "supports"
+#: Edge types with a meaning; every other type is kept and never propagates (SEMANTICS section 7.8).
+MEANINGFUL_TYPES = frozenset({OVERTURNS, CONFIRMS, REQUIRES, SUPPORTS})
+
+SUPERSEDES = "supersedes"
+RETRACTS = "retracts"
+
+
+class Status(str, Enum):
+    """What an agent may do with a memory: use it, use it with care, or not use it as current."""
+
+    VALID = "valid"
+    POSSIBLY_OUTDATED = "possibly_outdated"
+    OUTDATED = "outdated"
+
+
+class Reason(str, Enum):
+    """Why a memory is not valid (SEMANTICS section 7.1)."""
+
+    NONE = "none"
+    SUPERSEDED = "superseded"
+    RETRACTED = "retracted"
+    LOST_REQUIREMENT = "lost_requirement"
+    LOST_SUPPORT = "lost_support"
+    RULED = "ruled"
+
+
+def probability(value: object, *, what: str) -> float:
+    """Return ``value`` as a float in [0, 1]; ``what`` names it in the error.
+
+    Raises ``InputError`` for anything else, NaN and booleans included.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{what} must be a number in [0, 1], not {value!r}")
+    number = float(value)
+    if math.isnan(number) or not 0.0 <= number <= 1.0:
+        raise InputError(f"{what} must lie in [0, 1], not {value!r}")
+    return number
+
+
+def parse_time(value: str | datetime | None, *, what: str = "time") -> datetime | None:
+    """Return an aware UTC datetime; naive times mean UTC, ``None`` and "" stay unknown.
+
+    ``value`` is ISO 8601 (a date alone means its first instant).  Raises ``InputError`` otherwise.
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        try:
+            # Python 3.10's fromisoformat does not know the Z suffix.
+            value = datetime.fromisoformat(value.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+        except ValueError:
+            raise InputError(
+                f"{what}={value!r} is not ISO 8601; write it like 2025-06-02 or 2025-06-02T08:30:00Z"
+            ) from None
+    if not isinstance(value, datetime):
+        raise InputError(f"{what}={value!r} must be an ISO 8601 string")
+    if value.tzinfo is None:
+        return value.replace(tzinfo=timezone.utc)
+    try:
+        return value.astimezone(timezone.utc)
+    except OverflowError:
+        raise InputError(f"{what}={value!r} lies outside the years 1 to 9999 in UTC") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One node of the graph: something that was said (SEMANTICS section 1).
+
+    ``id`` is a byte-exact string; ``time`` is when it was said (UTC), unknown where ``None``;
+    ``trust`` in [0, 1] scales its force as a source; ``channel`` groups sources whose agreement is
+    repetition and counts once; a ``premise`` stands in its own right whatever happens to its supports.
+    """
+
+    id: str
+    text: str
+    time: datetime | None = None
+    domain: str = ""
+    namespace: str = ""
+    trust: float = 1.0
+    channel: str = ""
+    premise: bool = False
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The parts of one gate score ([V3] Eq. 1 to 3), each a probability.
+
+    ``slot_nli`` is ``None`` where the second head was not asked; it then counts as 1.
+    """
+
+    slot_mini: float
+    slot_nli: float | None
+    event: float
+    operation: float
+
+    @property
+    def gate(self) -> float:
+        """``slot_mini * slot_nli * min(event, operation)`` in [0, 1].  [V3] Eq. 1 and 3."""
+        slot = self.slot_mini * (1.0 if self.slot_nli is None else self.slot_nli)
+        return slot * min(self.event, self.operation)
+
+    @property
+    def diagnostic(self) -> float:
+        """``event * operation * slot_mini * slot_nli`` in [0, 1].  [V3] Eq. 2."""
+        slot = self.slot_mini * (1.0 if self.slot_nli is None else self.slot_nli)
+        return slot * self.event * self.operation
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A typed edge from cause ``source`` to effect ``target`` with strength ``weight`` in [0, 1].
+
+    ``kind`` is ``supersedes`` or ``retracts`` on ``overturns`` edges and empty elsewhere.  Two edges
+    are the same edge when source, target, type and proposition agree (SEMANTICS section 2).
+    ``inferred`` marks an edge that a model made, as opposed to one that was given.
+    """
+
+    source: str
+    target: str
+    type: str
+    weight: float = 1.0
+    kind: str = ""
+    justification: str = ""
+    proposition: str = ""
+    evidence: Evidence | None = None
+    inferred: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Identity of the edge: source, target, type, proposition."""
+        return (self.source, self.target, self.type, self.proposition)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A person's own word on a memory: ``invalidate`` with probability, or ``confirm``.
+
+    ``sequence`` is its place in the log; ``time`` when it was given (UTC).
+    """
+
+    id: str
+    target: str
+    action: str
+    probability: float
+    reason: str
+    time: datetime
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something that speaks against a memory, with the probability that it does so."""
+
+    id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step of an evidence path: ``source`` acts on ``target`` with strength ``weight``."""
+
+    source: str
+    target: str
+    type: str
+    weight: float
+    evidence: Evidence | None = None
+    inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How far one memory has become invalid, and through what.
+
+    ``invalidity``, ``direct`` and ``inherited`` are probabilities; ``interval`` bounds the invalidity
+    (SEMANTICS section 4); ``path`` lists ids from the evidence to this memory and ``bottleneck`` is the
+    weakest hop on it (1 where there is no path); ``inferred`` says that it rests on an inferred edge.
+    """
+
+    id: str
+    status: Status
+    reason: Reason
+    invalidity: float
+    direct: float
+    inherited: float
+    interval: tuple[float, float]
+    sources: tuple[Source, ...] = ()
+    path: tuple[str, ...] = ()
+    bottleneck: float = 1.0
+    inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The strongest evidence paths to one memory, strongest first.
+
+    ``paths[k]`` is a tuple of hops that starts at the evidence; ``strength[k]`` is the product of its
+    weights and ``bottleneck[k]`` its weakest one (SEMANTICS section 6).
+    """
+
+    verdict: Verdict
+    paths: tuple[tuple[Hop, ...], ...]
+    strength: tuple[float, ...]
+    bottleneck: tuple[float, ...]
