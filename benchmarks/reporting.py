@@ -1,0 +1,104 @@
+"""What every benchmark program shares: one JSON shape, one table, where the figures come from."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+PACKAGES = ("numpy", "scipy", "numba", "onnxruntime", "tokenizers", "torch", "torch-geometric", "validity-graph")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def commit() -> str:
+    """Return the commit of this checkout, with ``+`` behind it where tracked files differ from it."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        dirty = _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head + ("+" if dirty else "")
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    return {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform(terse=True)}
+
+
+def versions() -> dict[str, str]:
+    """Return the version of Python and of each package that can move a figure."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def write(
+    path: str | os.PathLike[str] | None,
+    *,
+    benchmark: str,
+    rows: Sequence[Mapping[str, Any]],
+    summary: Mapping[str, float],
+    **context: Any,  # noqa: ANN401  seeds, arguments: whatever the run must be repeatable from
+) -> None:
+    """Write one run as JSON to ``path``; ``None`` writes nothing.
+
+    ``rows`` are the raw numbers, ``summary`` maps fixed names to one number each, ``context`` holds the
+    seeds and arguments that the run needs to be repeated.
+    """
+    if path is None:
+        return
+    document = {
+        "benchmark": benchmark,
+        "commit": commit(),
+        "machine": machine(),
+        "versions": versions(),
+        **context,
+        "rows": list(rows),
+        "summary": dict(summary),
+    }
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print ``rows`` as one table; the columns are the keys of the first row."""
+    listed = list(rows)
+    if not listed:
+        return
+    shown = Table(title=title, title_justify="left")
+    for column in listed[0]:
+        shown.add_column(str(column), justify="left" if isinstance(listed[0][column], str) else "right")
+    for row in listed:
+        shown.add_row(*(_cell(row.get(column)) for column in listed[0]))
+    Console(width=None if os.isatty(1) else 160).print(shown)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
