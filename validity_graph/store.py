@@ -1,0 +1,499 @@
+"""Where memories, edges and the log live: SQLAlchemy 2 Core on SQLite, or PostgreSQL by URL.
+
+Each call is one transaction, so a process killed at any moment leaves whole records only.  The log is
+append-only; nothing but ``forget`` ever takes text out of the database, and ``forget`` takes it out of
+every table.  Knows ``records`` and ``errors``, nothing of graphs or kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
+
+from validity_graph.errors import StoreError
+from validity_graph.records import Edge, Evidence, Memory, Ruling, parse_time
+
+SCHEMA_VERSION = 1
+
+tables = sa.MetaData()
+setting = sa.Table(
+    "setting",
+    tables,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+# Every id that was ever named.  Edges point here, so that an edge may wait for a memory that is still
+# missing, and foreign keys hold all the same.
+node = sa.Table("node", tables, sa.Column("id", sa.Text, primary_key=True))
+memory = sa.Table(
+    "memory",
+    tables,
+    sa.Column("sequence", sa.Integer, primary_key=True),
+    sa.Column("id", sa.Text, sa.ForeignKey("node.id"), nullable=False, unique=True),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("time", sa.Text),
+    sa.Column("domain", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("trust", sa.Float, nullable=False),
+    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("premise", sa.Boolean, nullable=False),
+    sa.Column("meta", sa.JSON, nullable=False),
+    sa.Column("added", sa.Text, nullable=False),
+)
+edge = sa.Table(
+    "edge",
+    tables,
+    sa.Column("source", sa.Text, sa.ForeignKey("node.id"), primary_key=True),
+    sa.Column("target", sa.Text, sa.ForeignKey("node.id"), primary_key=True),
+    sa.Column("type", sa.Text, primary_key=True),
+    sa.Column("proposition", sa.Text, primary_key=True),
+    sa.Column("weight", sa.Float, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("justification", sa.Text, nullable=False),
+    sa.Column("evidence", sa.JSON),
+    sa.Column("inferred", sa.Boolean, nullable=False),
+)
+ruling = sa.Table(
+    "ruling",
+    tables,
+    sa.Column("sequence", sa.Integer, primary_key=True),
+    sa.Column("target", sa.Text, sa.ForeignKey("node.id"), nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("probability", sa.Float, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("time", sa.Text, nullable=False),
+)
+tombstone = sa.Table(
+    "tombstone",
+    tables,
+    sa.Column("id", sa.Text, sa.ForeignKey("node.id"), primary_key=True),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    # A keyed digest, so that the forgotten text can be recognised but not read back.
+    sa.Column("digest", sa.Text, nullable=False, index=True),
+)
+# Pairs the verifier was already asked about, so that verifying again asks only what is new.
+asked = sa.Table(
+    "asked",
+    tables,
+    sa.Column("source", sa.Text, sa.ForeignKey("node.id"), primary_key=True),
+    sa.Column("target", sa.Text, sa.ForeignKey("node.id"), primary_key=True),
+)
+log = sa.Table(
+    "log",
+    tables,
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False, index=True),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("detail", sa.JSON, nullable=False),
+)
+
+Migration = Callable[[Connection], None]
+#: Schema version -> the step that lifts a database from it to the next version.
+MIGRATIONS: dict[int, Migration] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMemory:
+    """A memory with its arrival order ``sequence`` and the time ``added`` (UTC) at which it arrived."""
+
+    sequence: int
+    added: datetime
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What is left of a forgotten memory: no text."""
+
+    id: str
+    namespace: str
+    time: datetime
+    reason: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One line of the append-only log; ``subject`` is the id it is about, "" for the whole graph."""
+
+    sequence: int
+    time: datetime
+    action: str
+    subject: str
+    reason: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that the graph holds, in arrival order, as of log position ``revision``."""
+
+    revision: int
+    memories: tuple[StoredMemory, ...]
+    edges: tuple[Edge, ...]
+    rulings: tuple[Ruling, ...]
+    tombstones: tuple[Tombstone, ...]
+    asked: frozenset[tuple[str, str]]
+
+
+class Transaction(Protocol):
+    """Writes that land together or not at all."""
+
+    def revision(self) -> int:
+        """Return the last log position, the transaction's own writes included."""
+
+    def put_memories(self, memories: Sequence[StoredMemory]) -> None:
+        """Insert memories, or replace those with the same id (which keep their place)."""
+
+    def put_edges(self, edges: Sequence[Edge]) -> None:
+        """Insert edges, or replace those with the same key."""
+
+    def drop_edges(self, keys: Iterable[tuple[str, str, str, str]]) -> None:
+        """Remove edges by key."""
+
+    def put_ruling(self, ruling: Ruling) -> None:
+        """Insert a ruling."""
+
+    def put_asked(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Record (source, target) pairs as verified."""
+
+    def drop_asked(self, id: str) -> None:
+        """Let every pair with this id be asked again."""
+
+    def bury(self, tombstone: Tombstone, *, edges: Iterable[tuple[str, str, str, str]]) -> None:
+        """Erase a memory, what was logged of its text, and the given edges; leave the tombstone."""
+
+    def unbury(self, id: str) -> None:
+        """Remove a tombstone, so that the id may be used again."""
+
+    def append_log(
+        self, *, time: datetime, action: str, subject: str, reason: str = "", detail: Mapping[str, Any] = ...
+    ) -> int:
+        """Append a line to the log and return its position."""
+
+
+class Store(Protocol):
+    """What a ``ValidityGraph`` needs of its storage."""
+
+    def revision(self) -> int:
+        """Return the last log position."""
+
+    def snapshot(self) -> Snapshot:
+        """Return everything, as one consistent reading."""
+
+    def history(self, subject: str | None = None) -> list[LogEntry]:
+        """Return the log, or the part of it about one id."""
+
+    def transaction(self) -> Any:  # noqa: ANN401  a context manager of Transaction
+        """Return a context manager whose writes land together or not at all."""
+
+    def digest(self, text: str) -> str:
+        """Return the keyed digest of a text, by which a forgotten one is recognised."""
+
+    def scrub(self) -> None:
+        """Leave no erased text behind in write-ahead files."""
+
+    def close(self) -> None:
+        """Release the connection."""
+
+
+class SQLStore:
+    """``Store`` on SQLite (WAL, foreign keys, immediate transactions) or any SQLAlchemy URL."""
+
+    def __init__(self, url: str | None = None) -> None:
+        """Open ``url``: a file path, an SQLAlchemy URL, or ``None`` for memory only.
+
+        Raises ``StoreError`` where it cannot be opened or was written by a newer schema.
+        """
+        self._engine = _engine(url)
+        self._place = url or "memory"
+        try:
+            with self._engine.begin() as connection:
+                _prepare(connection, place=self._place)
+                self._salt = bytes.fromhex(_setting(connection, "salt"))
+        except DBAPIError as problem:
+            raise StoreError(f"cannot open {self._place} as a validity graph: {problem.orig}") from problem
+
+    def revision(self) -> int:
+        """Return the last log position."""
+        with self._engine.begin() as connection:
+            return _revision(connection)
+
+    def snapshot(self) -> Snapshot:
+        """Return everything, as one consistent reading."""
+        with self._engine.begin() as connection:
+            return Snapshot(
+                revision=_revision(connection),
+                memories=tuple(_read_memories(connection)),
+                edges=tuple(_read_edges(connection)),
+                rulings=tuple(_read_rulings(connection)),
+                tombstones=tuple(_read_tombstones(connection)),
+                asked=frozenset((row.source, row.target) for row in connection.execute(sa.select(asked))),
+            )
+
+    def history(self, subject: str | None = None) -> list[LogEntry]:
+        """Return the log, or the part of it about one id, oldest first."""
+        query = sa.select(log).order_by(log.c.sequence)
+        if subject is not None:
+            query = query.where(log.c.subject == subject)
+        with self._engine.begin() as connection:
+            rows = connection.execute(query).all()
+        return [
+            LogEntry(row.sequence, _time(row.time), row.action, row.subject, row.reason, row.detail) for row in rows
+        ]
+
+    @contextmanager
+    def transaction(self) -> Iterator[SQLTransaction]:
+        """Yield a transaction that lands whole when the block ends, and not at all when it raises."""
+        with self._engine.begin() as connection:
+            yield SQLTransaction(connection)
+
+    def digest(self, text: str) -> str:
+        """Return the keyed digest of a text: HMAC-SHA-256 under this store's own salt."""
+        return hmac.new(self._salt, text.encode(), hashlib.sha256).hexdigest()
+
+    def scrub(self) -> None:
+        """Leave no erased text behind in write-ahead files; other databases see to that themselves."""
+        if self._engine.dialect.name == "sqlite":
+            connection = self._engine.raw_connection()
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.close()
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._engine.dispose()
+
+
+class SQLTransaction:
+    """``Transaction`` on one open connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Write through ``connection``; its owner commits."""
+        self._connection = connection
+
+    def revision(self) -> int:
+        """Return the last log position, the transaction's own writes included."""
+        return _revision(self._connection)
+
+    def put_memories(self, memories: Sequence[StoredMemory]) -> None:
+        """Insert memories, or replace those with the same id."""
+        self._name(item.memory.id for item in memories)
+        rows = [_memory_row(item) for item in memories]
+        self._delete_in(memory.c.id, [row["id"] for row in rows])
+        if rows:
+            self._connection.execute(sa.insert(memory), rows)
+
+    def put_edges(self, edges: Sequence[Edge]) -> None:
+        """Insert edges, or replace those with the same key."""
+        unique = {item.key: item for item in edges}
+        self._name(end for item in unique.values() for end in (item.source, item.target))
+        self.drop_edges(unique)
+        rows = [
+            asdict(item) | {"evidence": None if item.evidence is None else asdict(item.evidence)}
+            for item in unique.values()
+        ]
+        if rows:
+            self._connection.execute(sa.insert(edge), rows)
+
+    def drop_edges(self, keys: Iterable[tuple[str, str, str, str]]) -> None:
+        """Remove edges by key."""
+        rows = [dict(zip(("s", "t", "k", "p"), key, strict=True)) for key in keys]
+        if not rows:
+            return
+        columns = (edge.c.source, edge.c.target, edge.c.type, edge.c.proposition)
+        match = (column == sa.bindparam(name) for column, name in zip(columns, "stkp", strict=True))
+        self._connection.execute(sa.delete(edge).where(*match), rows)
+
+    def put_ruling(self, given: Ruling) -> None:
+        """Insert a ruling."""
+        self._connection.execute(
+            sa.insert(ruling),
+            {
+                "sequence": given.sequence,
+                "target": given.target,
+                "action": given.action,
+                "probability": given.probability,
+                "reason": given.reason,
+                "time": given.time.isoformat(),
+            },
+        )
+
+    def put_asked(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Record (source, target) pairs as verified."""
+        rows = [{"source": source, "target": target} for source, target in pairs]
+        if rows:
+            self._connection.execute(sa.insert(asked), rows)
+
+    def drop_asked(self, id: str) -> None:
+        """Let every pair with this id be asked again."""
+        self._connection.execute(sa.delete(asked).where(sa.or_(asked.c.source == id, asked.c.target == id)))
+
+    def bury(self, given: Tombstone, *, edges: Iterable[tuple[str, str, str, str]]) -> None:
+        """Erase a memory, what was logged of its text, and the given edges; leave the tombstone."""
+        self._connection.execute(sa.delete(memory).where(memory.c.id == given.id))
+        self._connection.execute(sa.delete(ruling).where(ruling.c.target == given.id))
+        self.drop_edges(edges)
+        self.drop_asked(given.id)
+        # Reasons and details were written by people and may quote the text.
+        self._connection.execute(sa.update(log).where(log.c.subject == given.id), {"reason": "", "detail": {}})
+        self.unbury(given.id)
+        self._connection.execute(
+            sa.insert(tombstone),
+            asdict(given) | {"time": given.time.isoformat()},
+        )
+
+    def unbury(self, id: str) -> None:
+        """Remove a tombstone, so that the id may be used again."""
+        self._connection.execute(sa.delete(tombstone).where(tombstone.c.id == id))
+
+    def append_log(
+        self,
+        *,
+        time: datetime,
+        action: str,
+        subject: str,
+        reason: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Append a line to the log and return its position."""
+        values = {
+            "time": time.isoformat(),
+            "action": action,
+            "subject": subject,
+            "reason": reason,
+            "detail": dict(detail or {}),
+        }
+        key = self._connection.execute(sa.insert(log), values).inserted_primary_key
+        if key is None:  # pragma: no cover - every supported database returns it
+            raise StoreError("the database did not return the log position")
+        return int(key[0])
+
+    def _name(self, ids: Iterable[str]) -> None:
+        wanted = set(ids)
+        known: set[str] = set()
+        for chunk in _chunks(sorted(wanted)):
+            known.update(self._connection.scalars(sa.select(node.c.id).where(node.c.id.in_(chunk))))
+        rows = [{"id": id} for id in sorted(wanted - known)]
+        if rows:
+            self._connection.execute(sa.insert(node), rows)
+
+    def _delete_in(self, column: sa.Column[str], values: Sequence[str]) -> None:
+        for chunk in _chunks(values):
+            self._connection.execute(sa.delete(column.table).where(column.in_(chunk)))
+
+
+def _engine(url: str | None) -> Engine:
+    if url is not None and "://" in url and not url.startswith("sqlite"):
+        return sa.create_engine(url)
+    if url is None or url in (":memory:", "sqlite://"):
+        engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    else:
+        path = url if "://" in url else f"sqlite:///{url}"
+        engine = sa.create_engine(path, connect_args={"check_same_thread": False, "timeout": 30})
+    sa.event.listen(engine, "connect", _configure_sqlite)
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401  a DB-API connection
+    # The driver would otherwise begin late, and two writers could both read before either writes.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA secure_delete=ON")  # forgotten text must not stay behind in free pages
+    cursor.close()
+
+
+def _prepare(connection: Connection, *, place: str) -> None:
+    """Create the schema, or lift an older one to this version, inside the caller's transaction."""
+    tables.create_all(connection)
+    if _setting(connection, "schema", default="") == "":
+        connection.execute(sa.insert(setting), {"name": "schema", "value": str(SCHEMA_VERSION)})
+        connection.execute(sa.insert(setting), {"name": "salt", "value": secrets.token_hex(32)})
+        return
+    version = int(_setting(connection, "schema"))
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{place} has schema {version}, this release reads up to {SCHEMA_VERSION}; upgrade validity-graph"
+        )
+    for step in range(version, SCHEMA_VERSION):
+        MIGRATIONS[step](connection)
+    connection.execute(
+        sa.update(setting).where(setting.c.name == "schema").values(value=str(SCHEMA_VERSION))
+    )
+
+
+def _setting(connection: Connection, name: str, *, default: str | None = None) -> str:
+    value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
+    if value is None and default is None:
+        raise StoreError(f"the database lacks the setting {name!r}; it was not written by validity-graph")
+    return str(default if value is None else value)
+
+
+def _revision(connection: Connection) -> int:
+    return int(connection.scalar(sa.select(sa.func.coalesce(sa.func.max(log.c.sequence), 0))) or 0)
+
+
+def _memory_row(item: StoredMemory) -> dict[str, Any]:
+    row = asdict(item.memory)
+    row["time"] = None if item.memory.time is None else item.memory.time.isoformat()
+    return row | {"sequence": item.sequence, "added": item.added.isoformat(), "meta": dict(item.memory.meta)}
+
+
+def _read_memories(connection: Connection) -> Iterator[StoredMemory]:
+    for row in connection.execute(sa.select(memory).order_by(memory.c.sequence)):
+        values = row._asdict()
+        sequence, added = values.pop("sequence"), _time(values.pop("added"))
+        yield StoredMemory(sequence, added, Memory(**values | {"time": parse_time(values["time"])}))
+
+
+def _read_edges(connection: Connection) -> Iterator[Edge]:
+    order = (edge.c.target, edge.c.source, edge.c.type, edge.c.proposition)
+    for row in connection.execute(sa.select(edge).order_by(*order)):
+        values = row._asdict()
+        parts = values.pop("evidence")
+        yield Edge(**values, evidence=None if parts is None else Evidence(**parts))
+
+
+def _read_rulings(connection: Connection) -> Iterator[Ruling]:
+    for row in connection.execute(sa.select(ruling).order_by(ruling.c.sequence)):
+        yield Ruling(
+            id=f"ruling:{row.sequence}",
+            target=row.target,
+            action=row.action,
+            probability=row.probability,
+            reason=row.reason,
+            time=_time(row.time),
+            sequence=row.sequence,
+        )
+
+
+def _read_tombstones(connection: Connection) -> Iterator[Tombstone]:
+    for row in connection.execute(sa.select(tombstone)):
+        yield Tombstone(row.id, row.namespace, _time(row.time), row.reason, row.digest)
+
+
+def _time(value: str) -> datetime:
+    return datetime.fromisoformat(value)
+
+
+def _chunks(values: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
