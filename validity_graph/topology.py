@@ -8,9 +8,13 @@ records or stores.  Formulas that run on it: SEMANTICS sections 2 and 3.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from validity_graph.errors import InputError
+from validity_graph.ordering import loops
 
 Index = NDArray[np.int32]
 
@@ -25,7 +29,8 @@ class Topology:
 
     The in-edges of node v are ``indptr[v]:indptr[v + 1]``.  First its requirements, up to
     ``requires_end[v]``, sorted by the caller's number of their source; then its supports, justification
-    by justification, within one sorted the same way.  ``opens[e]`` is 1 on the first edge of each
+    by justification (those of their own first, then by number), within one sorted the same way.
+    Parallel edges are sorted by weight.  ``opens[e]`` is 1 on the first edge of each
     justification and 0 elsewhere.  A premise keeps no supports.
     The order of the edges is canonical, so that two builds of the same graph multiply in the same order.
 
@@ -64,3 +69,174 @@ class DirectEvidence:
     age: NDArray[np.int64]
     channel: Index
     trust: NDArray[np.float64]
+
+
+def build_topology(
+    node_count: int,
+    *,
+    source: ArrayLike,
+    target: ArrayLike,
+    weight: ArrayLike,
+    supports: ArrayLike,
+    justification: ArrayLike,
+    premise: ArrayLike | None = None,
+    dtype: DTypeLike = np.float32,
+) -> Topology:
+    """Order ``node_count`` memories and their ``requires`` and ``supports`` edges for the kernels.
+
+    ``source``, ``target``: int[m] in [0, node_count); ``weight``: [m] in [0, 1]; ``supports``: bool[m],
+    True for a supports edge, False for a requires edge; ``justification``: int[m], supports edges into
+    one target with the same non-negative number are one justification, -1 is a justification of its
+    own; ``premise``: bool[node_count], memories that keep no supports.  Parallel edges are kept: they
+    are different propositions.  ``dtype`` of the weights is float32 or float64.
+
+    O(n + m) time and no recursion.  Raises ``InputError`` that names the edge for an end out of range,
+    an edge from a memory to itself, or a weight outside [0, 1].  SEMANTICS sections 1 and 3.
+    """
+    edges = _checked_edges(node_count, source, target, weight, supports, justification, dtype)
+    if premise is not None:
+        edges = _without_premise_supports(edges, np.asarray(premise, dtype=bool), node_count)
+    source, target, weight, supports, justification = edges
+    run = loops(node_count + source.size)
+    by_source = run.stable_order(source, np.arange(source.size, dtype=np.int32), node_count)
+    level, component = _level_and_component(node_count, source, target, by_source, run)
+    order, component_start, component_end = _node_order(level, component, run)
+    rank = np.empty(node_count, dtype=np.int32)
+    rank[order] = np.arange(node_count, dtype=np.int32)
+    indptr, requires_end = _row_bounds(node_count, rank, target, supports)
+    edge = run.place_edges(target, supports, by_source, rank, indptr, requires_end)
+    del by_source
+    opens = run.sort_supports(edge, indptr, requires_end, justification)
+    run.sort_parallel(edge, indptr, requires_end, justification, source, weight)
+    return Topology(
+        indptr=_frozen(indptr),
+        source=_frozen(rank[source[edge]]),
+        weight=_frozen(weight[edge]),
+        requires_end=_frozen(requires_end),
+        opens=_frozen(opens),
+        level_indptr=_frozen(_offsets(np.bincount(level))),
+        component_start=_frozen(component_start),
+        component_end=_frozen(component_end),
+        order=_frozen(order),
+        rank=_frozen(rank),
+    )
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
+
+
+def _offsets(count: NDArray[np.integer]) -> Index:
+    offsets = np.zeros(count.size + 1, dtype=np.int32)
+    np.cumsum(count, out=offsets[1:])
+    return offsets
+
+
+def _checked_edges(
+    node_count: int,
+    source: ArrayLike,
+    target: ArrayLike,
+    weight: ArrayLike,
+    supports: ArrayLike,
+    justification: ArrayLike,
+    dtype: DTypeLike,
+) -> tuple[NDArray[Any], ...]:
+    if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise InputError(f"dtype={dtype!r} must be numpy.float32 or numpy.float64")
+    named = {"source": source, "target": target, "weight": weight, "supports": supports,
+             "justification": justification}
+    arrays = {name: np.atleast_1d(np.asarray(values)) for name, values in named.items()}
+    count = arrays["source"].size
+    for name, array in arrays.items():
+        if array.shape != (count,):
+            raise InputError(f"{name} has shape {array.shape}; it needs one number for each of {count} edges")
+    if node_count < 0 or max(node_count, count) > np.iinfo(np.int32).max:
+        raise InputError(f"node_count={node_count} with {count} edges: both must fit in 31 bits")
+    for name in ("source", "target"):
+        _refuse(arrays, (arrays[name] < 0) | (arrays[name] >= node_count),
+                f"{name} must lie in [0, {node_count})")
+    _refuse(arrays, arrays["source"] == arrays["target"], "an edge from a memory to itself means nothing")
+    # A comparison with NaN is False, so this refuses NaN as well.
+    _refuse(arrays, ~((arrays["weight"] >= 0) & (arrays["weight"] <= 1)), "weight must lie in [0, 1]")
+    kinds = {"source": np.int32, "target": np.int32, "weight": dtype, "supports": bool,
+             "justification": np.int64}
+    return tuple(np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in kinds.items())
+
+
+def _refuse(arrays: dict[str, NDArray[Any]], wrong: NDArray[np.bool_], why: str) -> None:
+    if wrong.any():
+        e = int(np.argmax(wrong))
+        raise InputError(
+            f"edge {e} ({arrays['source'][e]} -> {arrays['target'][e]}, weight={arrays['weight'][e]}): {why}"
+        )
+
+
+def _without_premise_supports(
+    edges: tuple[NDArray[Any], ...], premise: NDArray[np.bool_], node_count: int
+) -> tuple[NDArray[Any], ...]:
+    if premise.shape != (node_count,):
+        raise InputError(f"premise has shape {premise.shape}; it needs a value for each of {node_count} nodes")
+    source, target, weight, supports, justification = edges
+    kept = ~(supports & premise[target])
+    return edges if kept.all() else tuple(array[kept] for array in edges)
+
+
+def _level_and_component(
+    node_count: int, source: Index, target: Index, by_source: Index, run: Any  # noqa: ANN401
+) -> tuple[Index, Index | None]:
+    """Level of every node, and the smallest member of its component (``None`` without cycles)."""
+    level = run.topological_level(node_count, source, target, by_source)
+    if not (level < 0).any():
+        return level, None
+    component = _component_of(node_count, level, source, target)
+    # The same loop on the quotient graph; edges within a component are loops there and ignored.
+    outer_source, outer_target = component[source], component[target]
+    by_component = run.stable_order(outer_source, np.arange(source.size, dtype=np.int32), node_count)
+    level = run.topological_level(node_count, outer_source, outer_target, by_component)
+    return level[component], component
+
+
+def _component_of(node_count: int, level: Index, source: Index, target: Index) -> Index:
+    """Smallest member of each node's strongly connected component, int32[n]."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    # Only what a cycle is or leads to can be in one: everything else already has a level.
+    inside = np.flatnonzero(level < 0).astype(np.int32)
+    place = np.full(node_count, -1, dtype=np.int32)
+    place[inside] = np.arange(inside.size, dtype=np.int32)
+    kept = (place[source] >= 0) & (place[target] >= 0)
+    ends = (place[source[kept]], place[target[kept]])
+    graph = coo_array((np.ones(ends[0].size, dtype=np.int32), ends), shape=(inside.size, inside.size))
+    count, label = connected_components(graph.tocsr(), directed=True, connection="strong")
+    smallest = np.full(count, node_count, dtype=np.int32)
+    np.minimum.at(smallest, label, inside)
+    component = np.arange(node_count, dtype=np.int32)
+    component[inside] = smallest[label]
+    return component
+
+
+def _node_order(level: Index, component: Index | None, run: Any) -> tuple[Index, Index, Index]:  # noqa: ANN401
+    """Caller's numbers by level, component and number; start and end of components with company."""
+    order = np.arange(level.size, dtype=np.int32)
+    level_count = int(level.max(initial=-1)) + 1
+    if component is None:
+        empty = np.empty(0, dtype=np.int32)
+        return run.stable_order(level, order, level_count), empty, empty.copy()
+    order = run.stable_order(component, order, level.size)
+    order = run.stable_order(level, order, level_count)
+    start = np.flatnonzero(np.diff(component[order], prepend=-1)).astype(np.int32)
+    end = np.append(start[1:], np.int32(level.size))
+    company = end - start > 1
+    return order, start[company], end[company]
+
+
+def _row_bounds(
+    node_count: int, rank: Index, target: Index, supports: NDArray[np.bool_]
+) -> tuple[Index, Index]:
+    """``indptr`` and ``requires_end`` of ``Topology``."""
+    row = rank[target]
+    indptr = _offsets(np.bincount(row, minlength=node_count))
+    support_count = np.bincount(row[supports], minlength=node_count)
+    return indptr, (indptr[1:] - support_count).astype(np.int32)

@@ -1,0 +1,79 @@
+"""Kernels: arrays in, arrays out.  This is the only place where one is chosen.
+
+Values cross this border in the caller's numbering; inside, in that of ``Topology``.  Never imports
+records.  Methods and their formulas: SEMANTICS sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from validity_graph.errors import InputError
+from validity_graph.topology import Topology
+
+_BACKENDS = ("numba", "numpy", "torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Propagation:
+    """Invalidity of every memory and how it was reached.
+
+    ``invalidity`` [n] in [0, 1], caller's numbering, dtype of the topology's weights; ``converged`` says
+    that every cyclic component settled, ``rounds`` the most rounds that one took (0 without cycles).
+    """
+
+    invalidity: NDArray[np.floating]
+    converged: bool
+    rounds: int
+
+
+def propagate(
+    topology: Topology, direct: ArrayLike, *, method: str = "noisy_or", backend: str = "numba"
+) -> Propagation:
+    """Push direct evidence ``direct`` [n] in [0, 1], caller's numbering, through the graph.
+
+    ``backend`` is "numba", "numpy" or "torch".  Raises ``InputError`` for evidence outside [0, 1] or of
+    another length, an unknown method or back end.  SEMANTICS section 3.
+    """
+    if method != "noisy_or":
+        raise InputError(f'method={method!r} must be "noisy_or" here')
+    evidence = _checked(direct, topology.order.size, what="direct")
+    kernel: Any = _backend(backend)
+    invalidity, rounds, converged = kernel.noisy_or(topology, evidence[topology.order])
+    return Propagation(invalidity[topology.rank], converged, rounds)
+
+
+def inherited(topology: Topology, invalidity: ArrayLike, *, backend: str = "numba") -> NDArray[np.float64]:
+    """What each memory inherits, ``1 - (1 - q_v) * (1 - l_v)``, float64[n], caller's numbering.
+
+    ``invalidity`` [n] in [0, 1], as ``propagate`` returns it.  Raises ``InputError`` as ``propagate`` does.
+    """
+    values = _checked(invalidity, topology.order.size, what="invalidity")
+    kernel: Any = _backend(backend)
+    result: NDArray[np.float64] = kernel.inherited(topology, values[topology.order])[topology.rank]
+    return result
+
+
+def _backend(name: str) -> ModuleType:
+    if name not in _BACKENDS:
+        raise InputError(f"backend={name!r} must be one of {', '.join(_BACKENDS)}")
+    return importlib.import_module(f"validity_graph.kernels.on_{name}")
+
+
+def _checked(values: ArrayLike, count: int, *, what: str) -> NDArray[np.floating]:
+    array = np.asarray(values)
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    if array.shape != (count,):
+        raise InputError(f"{what} has shape {array.shape}; it needs one number for each of {count} memories")
+    wrong = ~((array >= 0) & (array <= 1))
+    if wrong.any():
+        v = int(np.argmax(wrong))
+        raise InputError(f"{what}[{v}]={array[v]} must lie in [0, 1]")
+    return array
