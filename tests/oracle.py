@@ -55,12 +55,20 @@ def retraction_order(node_count: int, evidence: Sequence[Statement]) -> list[int
 def force(
     node_count: int, evidence: Sequence[Statement], trust: Sequence[float] | None = None
 ) -> list[float]:
-    """``f_s = trust_s * (1 - r_s)``, ``r_s`` the noisy-or of ``f_u * w_us`` over retractions of s."""
+    """``f_s = trust_s * (1 - r_s)``, ``r_s`` the noisy-or of ``f_u * w_us`` over retractions of s.
+
+    Propositions of one source combine first; sources of one channel count once, by their maximum.
+    """
     result = [1.0] * node_count
     for v in retraction_order(node_count, evidence):
-        retracted = any_of(
-            result[s] * w for s, t, w, kind, _, _ in named(evidence) if t == v and kind == "retracts"
-        )
+        said = [
+            (s, w, channel) for s, t, w, kind, _, channel in named(evidence) if t == v and kind == "retracts"
+        ]
+        by_channel: dict[object, list[float]] = {}
+        for s, channel in sorted({(s, channel) for s, _, channel in said}):
+            score = any_of(w for u, w, c in said if (u, c) == (s, channel))
+            by_channel.setdefault(("own", s) if channel < 0 else channel, []).append(result[s] * score)
+        retracted = any_of(max(values) for values in by_channel.values())
         result[v] = (1.0 if trust is None else trust[v]) * (1.0 - retracted)
     return result
 
