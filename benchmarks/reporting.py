@@ -14,7 +14,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-PACKAGES = ("numpy", "scipy", "numba", "onnxruntime", "tokenizers", "torch", "torch-geometric", "validity-graph")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "onnxruntime",
+    "tokenizers",
+    "torch",
+    "torch-geometric",
+    "validity-graph",
+)
 ROOT = Path(__file__).resolve().parent.parent
 
 

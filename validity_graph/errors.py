@@ -43,5 +43,5 @@ class MissingExtraError(ValidityGraphError, ImportError):
     """An optional dependency is needed here; the message holds the command that installs it."""
 
     def __init__(self, what: str, *, needs: str, extra: str) -> None:
-        """``what`` needs package ``needs``, which the extra ``extra`` installs."""
+        """Say that ``what`` needs package ``needs``, which the extra ``extra`` installs."""
         super().__init__(f'{what} needs {needs}: pip install "validity-graph[{extra}]"')

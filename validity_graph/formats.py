@@ -121,7 +121,9 @@ def _documents(stream: IO[bytes], name: str) -> Iterator[tuple[str, dict[str, An
         number += 1
         place = f"{name}:{number}"
         if len(line.rstrip(b"\r\n")) > LONGEST_LINE:
-            raise InputError(f"{place}: line is longer than {LONGEST_LINE} bytes; split it into several memories")
+            raise InputError(
+                f"{place}: line is longer than {LONGEST_LINE} bytes; split it into several memories"
+            )
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if line.strip():
@@ -150,7 +152,9 @@ def _record(document: dict[str, Any], place: str) -> Memory | Edge:
             return edge_from(document)
     except InputError as problem:
         raise InputError(f"{place}: {problem}") from None
-    raise InputError(f'{place}: is neither a memory (needs "id", "text") nor an edge (needs "source", "target", "type")')
+    raise InputError(
+        f'{place}: is neither a memory (needs "id", "text") nor an edge (needs "source", "target", "type")'
+    )
 
 
 def _only(fields: Mapping[str, Any], known: tuple[str, ...], *, kind: str, hint: str) -> None:
@@ -170,7 +174,9 @@ def _text(fields: Mapping[str, Any], field: str, *, required: bool = False) -> s
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(f'"{field}" holds half a surrogate pair and cannot be stored; mend its encoding') from None
+        raise InputError(
+            f'"{field}" holds half a surrogate pair and cannot be stored; mend its encoding'
+        ) from None
     return value
 
 
@@ -198,7 +204,8 @@ def _evidence(parts: object, *, name: str) -> Evidence | None:
     _only(parts, _EVIDENCE_FIELDS, kind="evidence", hint="")
     nli = parts.get("slot_nli")
     scores = {
-        part: probability(parts.get(part), what=f"{part} of {name}") for part in ("slot_mini", "event", "operation")
+        part: probability(parts.get(part), what=f"{part} of {name}")
+        for part in ("slot_mini", "event", "operation")
     }
     return Evidence(
         slot_mini=scores["slot_mini"],
@@ -212,7 +219,12 @@ def _memory_fields(item: Memory) -> dict[str, Any]:
     fields: dict[str, Any] = {"id": item.id, "text": item.text}
     if item.time is not None:
         fields["time"] = item.time.isoformat()
-    optional = {"domain": item.domain, "namespace": item.namespace, "channel": item.channel, "meta": dict(item.meta)}
+    optional = {
+        "domain": item.domain,
+        "namespace": item.namespace,
+        "channel": item.channel,
+        "meta": dict(item.meta),
+    }
     fields |= {field: value for field, value in optional.items() if value}
     if item.trust != 1.0:
         fields["trust"] = item.trust
@@ -220,7 +232,12 @@ def _memory_fields(item: Memory) -> dict[str, Any]:
 
 
 def _edge_fields(item: Edge) -> dict[str, Any]:
-    fields: dict[str, Any] = {"source": item.source, "target": item.target, "type": item.type, "weight": item.weight}
+    fields: dict[str, Any] = {
+        "source": item.source,
+        "target": item.target,
+        "type": item.type,
+        "weight": item.weight,
+    }
     optional = {"kind": item.kind, "justification": item.justification, "proposition": item.proposition}
     fields |= {field: value for field, value in optional.items() if value}
     if item.evidence is not None:

@@ -103,6 +103,11 @@ class Memory:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
+def same_text(memory: Memory) -> str:
+    """Return what two memories share when they say the same: namespace and text, white space folded."""
+    return f"{memory.namespace}\0{' '.join(memory.text.split())}"
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The parts of one gate score ([V3] Eq. 1 to 3), each a probability.
@@ -194,8 +199,8 @@ class Verdict:
     """How far one memory has become invalid, and through what.
 
     ``invalidity``, ``direct`` and ``inherited`` are probabilities; ``interval`` bounds the invalidity
-    (SEMANTICS section 4); ``path`` lists ids from the evidence to this memory and ``bottleneck`` is the
-    weakest hop on it (1 where there is no path); ``inferred`` says that it rests on an inferred edge.
+    (SEMANTICS section 4); ``hops`` is the strongest evidence path, from what speaks to this memory, empty
+    where nothing does.
     """
 
     id: str
@@ -206,9 +211,22 @@ class Verdict:
     inherited: float
     interval: tuple[float, float]
     sources: tuple[Source, ...] = ()
-    path: tuple[str, ...] = ()
-    bottleneck: float = 1.0
-    inferred: bool = False
+    hops: tuple[Hop, ...] = ()
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Ids from the evidence to this memory, empty where nothing speaks against it."""
+        return (self.hops[0].source, *(hop.target for hop in self.hops)) if self.hops else ()
+
+    @property
+    def bottleneck(self) -> float:
+        """The weakest hop of the path, 1 where there is none (SEMANTICS section 6)."""
+        return min((hop.weight for hop in self.hops), default=1.0)
+
+    @property
+    def inferred(self) -> bool:
+        """Whether the path rests on an edge that a model inferred."""
+        return any(hop.inferred for hop in self.hops)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,9 @@ class Transaction(Protocol):
     def revision(self) -> int:
         """Return the last log position, the transaction's own writes included."""
 
+    def snapshot(self) -> Snapshot:
+        """Return everything, the transaction's own writes included."""
+
     def put_memories(self, memories: Sequence[StoredMemory]) -> None:
         """Insert memories, or replace those with the same id (which keep their place)."""
 
@@ -237,14 +240,7 @@ class SQLStore:
     def snapshot(self) -> Snapshot:
         """Return everything, as one consistent reading."""
         with self._engine.begin() as connection:
-            return Snapshot(
-                revision=_revision(connection),
-                memories=tuple(_read_memories(connection)),
-                edges=tuple(_read_edges(connection)),
-                rulings=tuple(_read_rulings(connection)),
-                tombstones=tuple(_read_tombstones(connection)),
-                asked=frozenset((row.source, row.target) for row in connection.execute(sa.select(asked))),
-            )
+            return _snapshot(connection)
 
     def history(self, subject: str | None = None) -> list[LogEntry]:
         """Return the log, or the part of it about one id, oldest first."""
@@ -254,7 +250,8 @@ class SQLStore:
         with self._engine.begin() as connection:
             rows = connection.execute(query).all()
         return [
-            LogEntry(row.sequence, _time(row.time), row.action, row.subject, row.reason, row.detail) for row in rows
+            LogEntry(row.sequence, _time(row.time), row.action, row.subject, row.reason, row.detail)
+            for row in rows
         ]
 
     @contextmanager
@@ -289,6 +286,10 @@ class SQLTransaction:
     def revision(self) -> int:
         """Return the last log position, the transaction's own writes included."""
         return _revision(self._connection)
+
+    def snapshot(self) -> Snapshot:
+        """Return everything, the transaction's own writes included."""
+        return _snapshot(self._connection)
 
     def put_memories(self, memories: Sequence[StoredMemory]) -> None:
         """Insert memories, or replace those with the same id."""
@@ -350,7 +351,9 @@ class SQLTransaction:
         self.drop_edges(edges)
         self.drop_asked(given.id)
         # Reasons and details were written by people and may quote the text.
-        self._connection.execute(sa.update(log).where(log.c.subject == given.id), {"reason": "", "detail": {}})
+        self._connection.execute(
+            sa.update(log).where(log.c.subject == given.id), {"reason": "", "detail": {}}
+        )
         self.unbury(given.id)
         self._connection.execute(
             sa.insert(tombstone),
@@ -401,7 +404,9 @@ def _engine(url: str | None) -> Engine:
     if url is not None and "://" in url and not url.startswith("sqlite"):
         return sa.create_engine(url)
     if url is None or url in (":memory:", "sqlite://"):
-        engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+        engine = sa.create_engine(
+            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+        )
     else:
         path = url if "://" in url else f"sqlite:///{url}"
         engine = sa.create_engine(path, connect_args={"check_same_thread": False, "timeout": 30})
@@ -435,9 +440,7 @@ def _prepare(connection: Connection, *, place: str) -> None:
         )
     for step in range(version, SCHEMA_VERSION):
         MIGRATIONS[step](connection)
-    connection.execute(
-        sa.update(setting).where(setting.c.name == "schema").values(value=str(SCHEMA_VERSION))
-    )
+    connection.execute(sa.update(setting).where(setting.c.name == "schema").values(value=str(SCHEMA_VERSION)))
 
 
 def _setting(connection: Connection, name: str, *, default: str | None = None) -> str:
@@ -445,6 +448,17 @@ def _setting(connection: Connection, name: str, *, default: str | None = None) -
     if value is None and default is None:
         raise StoreError(f"the database lacks the setting {name!r}; it was not written by validity-graph")
     return str(default if value is None else value)
+
+
+def _snapshot(connection: Connection) -> Snapshot:
+    return Snapshot(
+        revision=_revision(connection),
+        memories=tuple(_read_memories(connection)),
+        edges=tuple(_read_edges(connection)),
+        rulings=tuple(_read_rulings(connection)),
+        tombstones=tuple(_read_tombstones(connection)),
+        asked=frozenset((row.source, row.target) for row in connection.execute(sa.select(asked))),
+    )
 
 
 def _revision(connection: Connection) -> int:

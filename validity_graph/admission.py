@@ -1,0 +1,187 @@
+"""What may enter the graph: the checks that every new memory and edge passes before anything is written.
+
+Pure functions over records; a refusal is an ``InputError`` that names the thing and the mend.  The rules
+are SEMANTICS sections 1, 2 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from validity_graph.errors import ConflictError, CycleError, ForgottenError, InputError, UnknownMemoryError
+from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPPORTS, Edge, Memory
+from validity_graph.store import Snapshot, StoredMemory, Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What the graph holds when a record asks to enter; ``retractions`` maps a source to its targets."""
+
+    memories: Mapping[str, StoredMemory]
+    tombstones: Mapping[str, Tombstone]
+    retractions: Mapping[str, set[str]]
+
+
+def check_memory(new: Memory, holdings: Holdings, *, digest: str, replace: bool, remember: bool) -> bool:
+    """Tell whether ``new`` is to be written: False where the same content is there already.
+
+    Raises ``ConflictError`` for an id with other content unless ``replace``, and ``ForgottenError`` for a
+    forgotten id or a forgotten text unless ``remember``.
+    """
+    if not remember:
+        _check_forgotten(new, holdings.tombstones, digest)
+    old = holdings.memories.get(new.id)
+    if old is None:
+        return True
+    if old.memory == new:
+        return False
+    if not replace:
+        raise ConflictError(
+            f"memory {new.id!r} is there already with other content; use another id or pass replace=True"
+        )
+    if old.memory.namespace != new.namespace:
+        raise ConflictError(
+            f"memory {new.id!r} cannot move from namespace {old.memory.namespace!r} to {new.namespace!r}; "
+            "use another id"
+        )
+    return True
+
+
+def check_edge(new: Edge, holdings: Holdings, *, allow_missing: bool) -> None:
+    """Raise where ``new`` may not enter.
+
+    ``UnknownMemoryError`` for an end that is not there (unless ``allow_missing``); ``InputError`` for a
+    self-loop, an edge across namespaces and a source that is strictly earlier than what it overturns or
+    confirms; ``CycleError`` for a cycle of retractions.
+    """
+    if new.source == new.target:
+        raise InputError(f"edge {new.source} -> {new.target} points at itself; remove it")
+    ends = [_end(id, holdings, allow_missing=allow_missing) for id in (new.source, new.target)]
+    source, target = ends
+    if source is None or target is None:
+        return
+    if source.memory.namespace != target.memory.namespace:
+        raise InputError(
+            f"edge {new.source} -> {new.target} crosses from namespace {source.memory.namespace!r} to "
+            f"{target.memory.namespace!r}; edges stay inside one namespace"
+        )
+    if new.type in (OVERTURNS, CONFIRMS):
+        _check_order(new, source.memory, target.memory)
+    if new.type == OVERTURNS and new.kind == RETRACTS:
+        _check_retraction(new, holdings.retractions)
+
+
+def find_cycle(start: str, following: Mapping[str, Iterable[str]]) -> list[str] | None:
+    """Return a path from ``start`` back to itself, both ends included, or ``None``.
+
+    Linear in the edges that can be reached; a loop, not a recursion, so that depth does not matter.
+    """
+    came_from: dict[str, str] = {}
+    waiting = [start]
+    while waiting:
+        here = waiting.pop()
+        for there in following.get(here, ()):
+            if there == start:
+                cycle = [start, here]
+                while cycle[-1] != start:
+                    cycle.append(came_from[cycle[-1]])
+                return cycle[::-1]
+            if there not in came_from:
+                came_from[there] = here
+                waiting.append(there)
+    return None
+
+
+def holdings_of(snapshot: Snapshot) -> Holdings:
+    """Return what ``snapshot`` holds, by id."""
+    retractions: dict[str, set[str]] = {}
+    for item in snapshot.edges:
+        if item.type == OVERTURNS and item.kind == RETRACTS:
+            retractions.setdefault(item.source, set()).add(item.target)
+    return Holdings(
+        memories={item.memory.id: item for item in snapshot.memories},
+        tombstones={item.id: item for item in snapshot.tombstones},
+        retractions=retractions,
+    )
+
+
+def support_edges(id: str, supported_by: Iterable[str | tuple[str, ...]]) -> list[Edge]:
+    """Return the support edges into ``id``: a string is a reason of its own, a tuple one justification."""
+    edges = []
+    for reason in supported_by:
+        if isinstance(reason, str):
+            edges.append(Edge(reason, id, SUPPORTS))
+            continue
+        # The name is made of the members, so that saying the same again says nothing new.
+        name = " & ".join(sorted(reason))
+        edges += [Edge(source, id, SUPPORTS, justification=name, proposition=name) for source in reason]
+    return edges
+
+
+def utf8(value: str, *, what: str) -> str:
+    """Return ``value`` where it is a non-empty string that can be stored; raise ``InputError`` otherwise."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{what} must be a non-empty string, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{what} holds half a surrogate pair and cannot be stored; mend its encoding"
+        ) from None
+    return value
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Put the place of a record in front of what is wrong with it."""
+    try:
+        yield
+    except InputError as problem:
+        if not place:
+            raise
+        raise type(problem)(f"{place}: {problem}") from None
+
+
+def _check_forgotten(new: Memory, tombstones: Mapping[str, Tombstone], digest: str) -> None:
+    if new.id in tombstones:
+        raise ForgottenError(
+            f"memory {new.id!r} was forgotten on {tombstones[new.id].time:%Y-%m-%d}; "
+            "use another id, or pass remember=True to take it back"
+        )
+    for buried in tombstones.values():
+        if buried.digest == digest and buried.namespace == new.namespace:
+            raise ForgottenError(
+                f"the text of memory {new.id!r} was forgotten as {buried.id!r}; "
+                "pass remember=True to take it back"
+            )
+
+
+def _end(id: str, holdings: Holdings, *, allow_missing: bool) -> StoredMemory | None:
+    stored = holdings.memories.get(id)
+    if stored is None and not allow_missing:
+        mend = (
+            "it was forgotten"
+            if id in holdings.tombstones
+            else "add the memory first or pass --allow-missing"
+        )
+        raise UnknownMemoryError(f'edge refers to unknown memory "{id}"; {mend}')
+    return stored
+
+
+def _check_order(new: Edge, source: Memory, target: Memory) -> None:
+    if source.time is not None and target.time is not None and source.time < target.time:
+        raise InputError(
+            f"{new.source} ({source.time.isoformat()}) is earlier than {new.target} "
+            f"({target.time.isoformat()}) and cannot speak about it; mend the times or turn the edge round"
+        )
+
+
+def _check_retraction(new: Edge, retractions: Mapping[str, set[str]]) -> None:
+    following = {**retractions, new.source: retractions.get(new.source, set()) | {new.target}}
+    cycle = find_cycle(new.source, following)
+    if cycle is not None:
+        raise CycleError(
+            f"{new.source} retracts {new.target} in a cycle ({' -> '.join(cycle)}); remove one of these edges"
+        )

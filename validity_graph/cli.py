@@ -1,0 +1,371 @@
+"""The ``validity-graph`` command: one command for each thing that ``ValidityGraph`` does.
+
+Tables go to a person, ``--json`` to a program; progress is drawn on a terminal only.  Exit codes: 0 fine,
+1 findings that ``--fail-on`` asked about, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import metadata, resources
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import msgspec
+import typer
+
+from validity_graph import display
+from validity_graph.errors import InputError, ValidityGraphError
+from validity_graph.explain import Thresholds
+from validity_graph.formats import LONGEST_LINE, Record, read_jsonl, write_jsonl
+from validity_graph.graph import Progress, ValidityGraph
+from validity_graph.records import Status, Verdict
+
+app = typer.Typer(
+    name="validity-graph",
+    help="Tells which of an AI agent's memories are still true, how sure that is, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Database = Annotated[str, typer.Option("--db", help="SQLite file or SQLAlchemy URL.", metavar="URL")]
+MaybeDatabase = Annotated[
+    str | None,
+    typer.Option("--db", help="SQLite file or SQLAlchemy URL; without it, memory only.", metavar="URL"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", help="Judge what was known at this time.", metavar="TIME")
+]
+Method = Annotated[str, typer.Option(help="noisy_or, worlds or exact.")]
+Why = Annotated[str, typer.Option("--reason", help="Kept in the log.")]
+Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
+Names = Annotated[list[str] | None, typer.Option(metavar="ID")]
+
+
+def main() -> None:
+    """Run the command line; what is wrong with the input becomes one line and exit code 2."""
+    try:
+        app()
+    except ValidityGraphError as problem:
+        typer.echo(f"error: {problem}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output has gone; that is its right.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+@app.command()
+def demo(json_output: Json = False) -> None:
+    """Run the main job on a bundled sample conversation."""
+    sample = resources.files("validity_graph").joinpath("demo.jsonl")
+    with sample.open("rb") as stream:
+        records = read_jsonl(stream, name="demo.jsonl")
+    graph = ValidityGraph.open()
+    graph.ingest(records)
+    _verify(graph)
+    _report(graph, graph.check(), method="noisy_or", json_output=json_output)
+    if not json_output:
+        display.narrate(graph)
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE...", help="JSON lines; - is stdin.")
+    ] = None,
+    db: MaybeDatabase = None,
+    json_output: Json = False,
+    as_of: AsOf = None,
+    method: Method = "noisy_or",
+    verify: Annotated[bool, typer.Option(help="Ask the verifier, or use the given edges only.")] = True,
+    fail_on: Annotated[Status | None, typer.Option(help="Exit 1 where a memory is this or worse.")] = None,
+    threshold: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Outdated from this invalidity on.")
+    ] = 0.5,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Keep edges with an unknown end.")
+    ] = False,
+) -> None:
+    """Judge the memories of JSON lines files, of a database, or of both together."""
+    if not files and db is None:
+        raise InputError("nothing to check; name a file, - for stdin, or --db")
+    records = [record for name in files or [] for record in _read(name)]
+    thresholds = Thresholds(context=min(0.3, threshold), decision=threshold)
+    with ValidityGraph.open(db, thresholds=thresholds) as graph:
+        graph.ingest(records, allow_missing=allow_missing)
+        if verify:
+            _verify(graph)
+        view = graph.as_of(as_of) if as_of else graph
+        found = view.check(method=method)
+        _report(view, found, method=method, json_output=json_output)
+    if fail_on is not None and any(_as_bad(verdict.status, fail_on) for verdict in found.values()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def add(
+    id: Id,
+    text: Annotated[str, typer.Argument(metavar="TEXT", show_default=False)],
+    db: Database,
+    time: Annotated[str | None, typer.Option(help="When it was said, ISO 8601.")] = None,
+    domain: Annotated[str, typer.Option()] = "",
+    namespace: Annotated[str, typer.Option()] = "",
+    trust: Annotated[float, typer.Option(help="How far it is believed, 0 to 1.")] = 1.0,
+    channel: Annotated[str, typer.Option(help="Sources of one channel count once.")] = "",
+    premise: Annotated[
+        bool, typer.Option("--premise", help="It stands whatever happens to its supports.")
+    ] = False,
+    depends_on: Names = None,
+    supported_by: Names = None,
+    supersedes: Names = None,
+    retracts: Names = None,
+    confirms: Names = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace other content under this id.")] = False,
+    remember: Annotated[bool, typer.Option("--remember", help="Take a forgotten id or text back.")] = False,
+) -> None:
+    """Add one memory with its edges.  ``--supported-by a,b`` is one justification of two members."""
+    with ValidityGraph.open(db) as graph:
+        graph.add(
+            id,
+            text,
+            time=time,
+            domain=domain,
+            namespace=namespace,
+            trust=trust,
+            channel=channel,
+            premise=premise,
+            depends_on=depends_on or (),
+            supported_by=[tuple(name.split(",")) if "," in name else name for name in supported_by or ()],
+            supersedes=supersedes or (),
+            retracts=retracts or (),
+            confirms=confirms or (),
+            replace=replace,
+            remember=remember,
+        )
+
+
+@app.command()
+def verify(db: Database, json_output: Json = False) -> None:
+    """Ask the verifier about every pair that was not asked yet, and keep the edges it finds."""
+    with _existing(db) as graph:
+        done = _verify(graph)
+    if json_output:
+        _print_json(done)
+    else:
+        typer.echo(f"{done.pairs} pairs asked; {done.overturns} overturn, {done.confirms} confirm")
+
+
+@app.command()
+def retrieve(
+    query: Annotated[str, typer.Argument(metavar="QUERY", show_default=False)],
+    db: Database,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many memories.")] = 5,
+    mode: Annotated[str, typer.Option(help="off, context or demote.")] = "context",
+    namespace: Annotated[str, typer.Option()] = "",
+    json_output: Json = False,
+) -> None:
+    """Print the memories most relevant to a query, with their validity."""
+    with _existing(db) as graph:
+        found = graph.retrieve(query, k=k, mode=mode, namespace=namespace)
+    if json_output:
+        _print_json({"results": found})
+    else:
+        display.retrieved(found)
+
+
+@app.command()
+def explain(
+    id: Id,
+    db: Database,
+    paths: Annotated[int, typer.Option(min=1, help="How many evidence paths.")] = 3,
+    as_of: AsOf = None,
+    json_output: Json = False,
+) -> None:
+    """Print why a memory is invalid: its strongest evidence paths with the score of each hop."""
+    with _existing(db) as graph:
+        view = graph.as_of(as_of) if as_of else graph
+        found = view.explain(id, paths=paths)
+        if json_output:
+            _print_json(found)
+        else:
+            display.explanation(found, text=view.memory(id).text)
+
+
+@app.command()
+def invalidate(
+    id: Id,
+    db: Database,
+    probability: Annotated[float, typer.Option(help="How sure, 0 to 1.")] = 1.0,
+    reason: Why = "",
+) -> None:
+    """Rule that a memory does not hold."""
+    with _existing(db) as graph:
+        graph.invalidate(id, probability, reason=reason)
+
+
+@app.command()
+def confirm(id: Id, db: Database, reason: Why = "") -> None:
+    """Rule that a memory holds; earlier direct evidence against it is cleared."""
+    with _existing(db) as graph:
+        graph.confirm(id, reason=reason)
+
+
+@app.command()
+def forget(id: Id, db: Database, reason: Why = "") -> None:
+    """Erase the text of a memory everywhere; a tombstone stays."""
+    with _existing(db) as graph:
+        graph.forget(id, reason=reason)
+
+
+@app.command()
+def history(
+    db: Database,
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", show_default=False)] = None,
+    json_output: Json = False,
+) -> None:
+    """Print the log of one memory, or of the whole graph."""
+    with _existing(db) as graph:
+        entries = graph.history(id)
+    if json_output:
+        _print_json({"entries": entries})
+    else:
+        display.log(entries)
+
+
+@app.command()
+def export(db: Database) -> None:
+    """Print every memory and edge as JSON lines, as ``check`` reads them."""
+    with _existing(db) as graph:
+        for line in write_jsonl([*graph.memories(), *graph.edges()]):
+            typer.echo(line)
+
+
+@app.command()
+def score(pairs: Annotated[str, typer.Argument(metavar="PAIRS.jsonl", help="- is stdin.")]) -> None:
+    """Ask the verifier alone: a line of source and target in, a line of scores out."""
+    from validity_graph.verifier import Verifier
+
+    listed = list(_pairs(pairs))
+    with display.progress("scoring pairs") as progress:
+        scores = Verifier.load().score(
+            [pair["source"] for pair in listed],
+            [pair["target"] for pair in listed],
+            domains=[pair.get("domain", "") for pair in listed],
+            progress=progress,
+        )
+    for k, pair in enumerate(listed):
+        parts = {
+            part: float(getattr(scores, part)[k]) for part in ("slot_mini", "slot_nli", "event", "operation")
+        }
+        line = {"id": pair["id"], "overturn": float(scores.gate[k]), **parts}
+        typer.echo(json.dumps({name: None if value != value else value for name, value in line.items()}))
+
+
+@app.command()
+def train(
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", exists=True, dir_okay=False)],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for the weights and their manifest.")
+    ],
+    base: Annotated[str, typer.Option(help="Folder or hub name of the encoder to start from.")] = "",
+    seed: Annotated[int, typer.Option()] = 7,
+) -> None:
+    """Train a verifier head on labelled pairs."""
+    from validity_graph.verifier.train import train as fit
+
+    fit(pairs, output=output, base=base or None, seed=seed)
+
+
+def _verify(graph: ValidityGraph) -> Any:  # noqa: ANN401  a Verification
+    with display.progress("verifying pairs") as progress:
+        return graph.verify(progress=progress)
+
+
+def _report(graph: ValidityGraph, found: dict[str, Verdict], *, method: str, json_output: bool) -> None:
+    if json_output:
+        _print_json(
+            {
+                "memories": [_verdict_fields(verdict) for verdict in _most_invalid_first(found)],
+                "summary": graph.summary(found),
+                "method": method,
+                "version": metadata.version("validity-graph"),
+            }
+        )
+    else:
+        texts = {item.id: item.text for item in graph.memories()}
+        display.verdicts(_most_invalid_first(found), texts=texts, summary=graph.summary(found))
+
+
+def _most_invalid_first(found: dict[str, Verdict]) -> list[Verdict]:
+    # Equally invalid memories stay in the order in which they arrived.
+    return sorted(found.values(), key=lambda verdict: -verdict.invalidity)
+
+
+def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(verdict)
+    return fields | {
+        "path": list(verdict.path),
+        "bottleneck": verdict.bottleneck,
+        "inferred": verdict.inferred,
+    }
+
+
+def _as_bad(status: Status, bar: Status) -> bool:
+    order = list(Status)
+    return order.index(status) >= order.index(bar)
+
+
+@contextmanager
+def _existing(db: str) -> Iterator[ValidityGraph]:
+    """Open a database that is there: a reading command must not leave an empty file behind a typing error."""
+    if "://" not in db and not Path(db).is_file():
+        raise InputError(f'there is no database at "{db}"; make one with add or check --db')
+    with ValidityGraph.open(db) as graph:
+        yield graph
+
+
+@contextmanager
+def _stream(name: str) -> Iterator[IO[bytes]]:
+    with ExitStack() as stack:
+        if name == "-":
+            yield sys.stdin.buffer
+            return
+        try:
+            yield stack.enter_context(open(name, "rb"))
+        except OSError as problem:
+            raise InputError(f"{name}: cannot be read ({problem.strerror})") from None
+
+
+def _read(name: str) -> list[Record]:
+    with _stream(name) as stream:
+        return read_jsonl(stream, name="stdin" if name == "-" else name)
+
+
+def _pairs(name: str) -> Iterator[dict[str, Any]]:
+    with _stream(name) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 2), b""), start=1):
+            if not line.strip():
+                continue
+            try:
+                pair = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+                raise InputError(f"{name}:{number}: is not JSON ({problem})") from None
+            if not isinstance(pair, dict) or not all(
+                isinstance(pair.get(end), str) for end in ("source", "target")
+            ):
+                raise InputError(f'{name}:{number}: needs "source" and "target" as strings')
+            yield {"id": number} | pair
+
+
+def _print_json(document: object) -> None:
+    typer.echo(json.dumps(msgspec.to_builtins(document), ensure_ascii=False, indent=1))
+
+
+__all__ = ["Progress", "app", "main"]

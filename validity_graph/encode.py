@@ -1,0 +1,297 @@
+"""Records as arrays: which edges act at one moment, and as what.
+
+``encode`` numbers memories, tombstones and rulings, drops what has no effect (unknown ends, other edge
+types, evidence from the future, supersession loops) and builds the ``Topology`` and ``DirectEvidence``
+that the kernels run on.  Formulas: SEMANTICS sections 1, 2 and 7; nothing is propagated here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from validity_graph.records import (
+    CONFIRMS,
+    OVERTURNS,
+    REQUIRES,
+    RETRACTS,
+    SUPERSEDES,
+    SUPPORTS,
+    Edge,
+    same_text,
+)
+from validity_graph.store import Snapshot, StoredMemory
+from validity_graph.topology import DirectEvidence, Topology, build_topology
+
+#: ``DirectEvidence.kind`` of an edge.
+KIND = {SUPERSEDES: 0, RETRACTS: 1, CONFIRMS: 2}
+#: Prefixes of the pseudo-memories through which rulings and forgetting speak.
+RULING = "ruling:"
+FORGOTTEN = "forgotten:"
+PSEUDO = (RULING, FORGOTTEN)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedGraph:
+    """One moment of a graph as arrays.
+
+    ``ids[v]`` names node v: first the ``memory_count`` memories in arrival order, then tombstones,
+    rulings and what speaks for the tombstones.  ``structure[e]`` and ``spoken[k]`` are the edges behind
+    position e of the structure arrays (caller's order) and position k of ``evidence``.
+    ``inert`` lists the edges that have no effect at this moment.
+    """
+
+    ids: tuple[str, ...]
+    number: Mapping[str, int]
+    memory_count: int
+    topology: Topology
+    evidence: DirectEvidence
+    structure: tuple[Edge, ...]
+    spoken: tuple[Edge, ...]
+    inert: tuple[Edge, ...]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    supports: NDArray[np.bool_]
+
+    @property
+    def node_count(self) -> int:
+        """Memories, tombstones, rulings and what speaks for the tombstones."""
+        return len(self.ids)
+
+
+def known_since(stored: Sequence[StoredMemory]) -> list[datetime]:
+    """Return when each memory, in arrival order, became known (SEMANTICS section 7.5).
+
+    At its event time.  One without a time was said no earlier than what arrived before it, so it counts
+    from the latest event time so far; where none is known yet, from its arrival.
+    """
+    since: list[datetime] = []
+    latest: datetime | None = None
+    for item in stored:
+        since.append(item.memory.time or latest or item.added)
+        if item.memory.time is not None:
+            latest = item.memory.time if latest is None else max(latest, item.memory.time)
+    return since
+
+
+def is_later(one: StoredMemory, other: StoredMemory) -> bool:
+    """Tell whether ``one`` comes after ``other``.
+
+    By event time where both are known and differ, else by arrival (SEMANTICS section 2).
+    """
+    a, b = one.memory.time, other.memory.time
+    if a is not None and b is not None and a != b:
+        return a > b
+    return one.sequence > other.sequence
+
+
+def encode(snapshot: Snapshot, *, now: datetime, as_of: datetime | None = None) -> EncodedGraph:
+    """Return the arrays of ``snapshot`` at the moment ``now``.
+
+    With ``as_of``, memories and rulings that were not known by then are left out altogether; without it
+    a memory dated after ``now`` is there but does not speak yet.
+    """
+    moment = as_of or now
+    since = known_since(snapshot.memories)
+    stored = [
+        item for item, start in zip(snapshot.memories, since, strict=True) if as_of is None or start <= as_of
+    ]
+    rulings = [item for item in snapshot.rulings if item.time <= moment]
+    ids = [item.memory.id for item in stored]
+    memory_count = len(ids)
+    ids += [item.id for item in snapshot.tombstones]
+    ids += [item.id for item in rulings]
+    ids += [FORGOTTEN + item.id for item in snapshot.tombstones]
+    number = {id: v for v, id in enumerate(ids)}
+    silent = {item.memory.id for item in stored if item.memory.time and item.memory.time > moment}
+
+    edges = [*snapshot.edges, *_of_twins(snapshot.edges, stored)]
+    edges += [_ruled(item.id, item.target, item.action, item.probability) for item in rulings]
+    edges += [Edge(FORGOTTEN + item.id, item.id, OVERTURNS, kind=RETRACTS) for item in snapshot.tombstones]
+    structure, spoken, inert = _sorted_out(edges, number, silent)
+    age = _ages(stored, [(item.time, item.sequence) for item in rulings], len(ids))
+    spoken, looped = _without_loops(spoken, number, age)
+
+    arrays = _structure_arrays(structure, number)
+    premise = np.zeros(len(ids), dtype=np.bool_)
+    premise[:memory_count] = [item.memory.premise for item in stored]
+    return EncodedGraph(
+        ids=tuple(ids),
+        number=number,
+        memory_count=memory_count,
+        topology=build_topology(
+            len(ids),
+            source=arrays.source,
+            target=arrays.target,
+            weight=arrays.weight,
+            supports=arrays.supports,
+            justification=arrays.justification,
+            premise=premise,
+            dtype=np.float64,
+        ),
+        evidence=_evidence_arrays(spoken, number, age, stored, len(ids)),
+        structure=tuple(structure),
+        spoken=tuple(spoken),
+        inert=tuple(inert + looped),
+        source=arrays.source,
+        target=arrays.target,
+        weight=arrays.weight,
+        supports=arrays.supports,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    supports: NDArray[np.bool_]
+    justification: NDArray[np.int64]
+
+
+def _of_twins(edges: Sequence[Edge], stored: Sequence[StoredMemory]) -> list[Edge]:
+    """Let a retraction reach every earlier memory that says the very same as the one it names.
+
+    What never held did not hold in another record of it either, so a replayed or doubled write does not
+    bring it back (SEMANTICS sections 7.6 to 7.8).
+    """
+    by_id = {item.memory.id: item for item in stored}
+    twins: dict[str, list[StoredMemory]] = defaultdict(list)
+    retractions = [item for item in edges if item.type == OVERTURNS and item.kind == RETRACTS]
+    if not retractions:
+        return []
+    for item in stored:
+        twins[same_text(item.memory)].append(item)
+    said = {(item.source, item.target) for item in edges if item.type == OVERTURNS}
+    return [
+        replace(item, target=twin.memory.id)
+        for item in retractions
+        if item.source in by_id and item.target in by_id
+        for twin in twins[same_text(by_id[item.target].memory)]
+        if (item.source, twin.memory.id) not in said and is_later(by_id[item.source], twin)
+    ]
+
+
+def _ruled(id: str, target: str, action: str, probability: float) -> Edge:
+    if action == "confirm":
+        return Edge(id, target, CONFIRMS, weight=probability)
+    return Edge(id, target, OVERTURNS, weight=probability, kind=SUPERSEDES)
+
+
+def _sorted_out(
+    edges: Sequence[Edge], number: Mapping[str, int], silent: set[str]
+) -> tuple[list[Edge], list[Edge], list[Edge]]:
+    """Split into structure, evidence and inert edges."""
+    structure: list[Edge] = []
+    spoken: list[Edge] = []
+    inert: list[Edge] = []
+    for item in edges:
+        if item.source not in number or item.target not in number or item.source == item.target:
+            inert.append(item)
+        elif item.type in (REQUIRES, SUPPORTS):
+            structure.append(item)
+        elif item.type in (OVERTURNS, CONFIRMS) and item.source not in silent:
+            spoken.append(item)
+        else:
+            inert.append(item)
+    return structure, spoken, inert
+
+
+def _ages(
+    stored: Sequence[StoredMemory], rulings: Sequence[tuple[datetime, int]], node_count: int
+) -> NDArray[np.int64]:
+    """Rank of each node in time; a memory without a time ranks right behind what arrived before it.
+
+    SEMANTICS section 2 compares pairs; this is the total order that agrees with it wherever those
+    comparisons do not contradict each other.
+    """
+    tombstones = (node_count - len(stored) - len(rulings)) // 2
+    latest = datetime.min.replace(tzinfo=timezone.utc)
+    keys: list[tuple[datetime, int, int]] = []
+    for v, item in enumerate(stored):
+        time = item.memory.time or latest
+        latest = max(latest, time)
+        keys.append((time, item.sequence, v))
+    first = len(stored) + tombstones
+    keys += [(time, sequence, first + k) for k, (time, sequence) in enumerate(rulings)]
+    age = np.full(node_count, np.iinfo(np.int64).max, dtype=np.int64)
+    for rank, (_, _, v) in enumerate(sorted(keys)):
+        age[v] = rank
+    return age
+
+
+def _without_loops(
+    spoken: list[Edge], number: Mapping[str, int], age: NDArray[np.int64]
+) -> tuple[list[Edge], list[Edge]]:
+    """Take out of each loop of supersession the edges that run against time (SEMANTICS section 7.6).
+
+    Such a loop is possible only among equal or missing times; the latest arrival wins, so that there is
+    never a loop with no current fact.
+    """
+    over = [k for k, item in enumerate(spoken) if item.type == OVERTURNS and item.kind != RETRACTS]
+    if not over:
+        return spoken, []
+    source = np.array([number[spoken[k].source] for k in over])
+    target = np.array([number[spoken[k].target] for k in over])
+    size = len(age)
+    ones = np.ones(len(over), dtype=np.int8)
+    _, component = connected_components(
+        coo_array((ones, (source, target)), shape=(size, size)), directed=True, connection="strong"
+    )
+    against = (component[source] == component[target]) & (age[source] < age[target])
+    dropped = {over[k] for k in np.flatnonzero(against)}
+    kept = [item for k, item in enumerate(spoken) if k not in dropped]
+    return kept, [spoken[k] for k in sorted(dropped)]
+
+
+def _structure_arrays(structure: Sequence[Edge], number: Mapping[str, int]) -> _Structure:
+    names: dict[tuple[str, str], int] = {}
+    justification = [
+        names.setdefault((item.target, item.justification), len(names)) if item.justification else -1
+        for item in structure
+    ]
+    return _Structure(
+        source=np.array([number[item.source] for item in structure], dtype=np.int32),
+        target=np.array([number[item.target] for item in structure], dtype=np.int32),
+        weight=np.array([item.weight for item in structure], dtype=np.float64),
+        supports=np.array([item.type == SUPPORTS for item in structure], dtype=np.bool_),
+        justification=np.array(justification, dtype=np.int64),
+    )
+
+
+def _evidence_arrays(
+    spoken: Sequence[Edge],
+    number: Mapping[str, int],
+    age: NDArray[np.int64],
+    stored: Sequence[StoredMemory],
+    node_count: int,
+) -> DirectEvidence:
+    source = np.array([number[item.source] for item in spoken], dtype=np.int32)
+    channels: dict[str, int] = {}
+    channel = np.full(node_count, -1, dtype=np.int32)
+    trust = np.ones(node_count, dtype=np.float64)
+    for v, item in enumerate(stored):
+        trust[v] = item.memory.trust
+        if item.memory.channel:
+            channel[v] = channels.setdefault(item.memory.channel, len(channels))
+    return DirectEvidence(
+        source=source,
+        target=np.array([number[item.target] for item in spoken], dtype=np.int32),
+        weight=np.array([item.weight for item in spoken], dtype=np.float64),
+        kind=np.array([_kind_code(item) for item in spoken], dtype=np.uint8),
+        age=age[source],
+        channel=channel[source],
+        trust=trust,
+    )
+
+
+def _kind_code(item: Edge) -> int:
+    return KIND[CONFIRMS] if item.type == CONFIRMS else KIND[item.kind or SUPERSEDES]

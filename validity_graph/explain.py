@@ -1,0 +1,295 @@
+"""Why a memory is invalid: evidence paths, reasons and verdicts.
+
+Reads the arrays of one moment and the invalidity that a kernel found on them; propagates nothing itself.
+A path runs from the memory that speaks, over the edge with which it speaks, along requirements and
+supports.  Its strength is the product of its weights, its bottleneck the weakest (SEMANTICS section 6).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from validity_graph.encode import RULING, EncodedGraph
+from validity_graph.records import (
+    CONFIRMS,
+    RETRACTS,
+    Edge,
+    Explanation,
+    Hop,
+    Reason,
+    Source,
+    Status,
+    Verdict,
+)
+
+# Among equally strong paths the one with fewer hops is shown.
+_HOP_COST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From ``context`` on a memory is possibly outdated, from ``decision`` on it is outdated; in [0, 1]."""
+
+    context: float = 0.3
+    decision: float = 0.5
+
+    def status(self, invalidity: float) -> Status:
+        """Return what an invalidity in [0, 1] means."""
+        if invalidity >= self.decision:
+            return Status.OUTDATED
+        return Status.POSSIBLY_OUTDATED if invalidity >= self.context else Status.VALID
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a kernel found on ``encoded``, all in its numbering, shape ``(node_count,)``.
+
+    ``direct`` is d of SEMANTICS section 2, ``requirement`` and ``support`` are q and l of section 3,
+    ``force`` is f of section 2; ``low`` and ``high`` bound the invalidity where the method knows bounds.
+    """
+
+    encoded: EncodedGraph
+    invalidity: NDArray[np.float64]
+    direct: NDArray[np.float64]
+    requirement: NDArray[np.float64]
+    support: NDArray[np.float64]
+    force: NDArray[np.float64]
+    low: NDArray[np.float64] | None = None
+    high: NDArray[np.float64] | None = None
+
+
+def verdicts(findings: Findings, *, thresholds: Thresholds) -> dict[str, Verdict]:
+    """Return one verdict a memory, in arrival order."""
+    encoded = findings.encoded
+    spoken = contributions(findings)
+    forest = _Forest(findings, spoken)
+    return {
+        encoded.ids[v]: _verdict(findings, v, spoken.get(v, {}), forest, thresholds)
+        for v in range(encoded.memory_count)
+    }
+
+
+def explanation(findings: Findings, id: str, *, verdict: Verdict, count: int) -> Explanation:
+    """Return the ``count`` strongest evidence paths to memory ``id``, strongest first."""
+    paths = strongest_paths(findings, findings.encoded.number[id], count=count)
+    return Explanation(
+        verdict=verdict,
+        paths=tuple(paths),
+        strength=tuple(math.prod(hop.weight for hop in path) for path in paths),
+        bottleneck=tuple(min(hop.weight for hop in path) for path in paths),
+    )
+
+
+def contributions(findings: Findings) -> dict[int, dict[int, tuple[float, Edge]]]:
+    """Return what each source says against each target: target -> source -> (score, strongest edge).
+
+    ``f_s * source_score(s, t) * prod_c (1 - f_c w_ct)`` of SEMANTICS section 2, scores over 0 only.
+    """
+    encoded, evidence = findings.encoded, findings.encoded.evidence
+    said: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    cleared: dict[int, list[int]] = defaultdict(list)
+    for k, item in enumerate(encoded.spoken):
+        target = int(evidence.target[k])
+        if item.type == CONFIRMS:
+            cleared[target].append(k)
+        else:
+            said[target][int(evidence.source[k])].append(k)
+    found: dict[int, dict[int, tuple[float, Edge]]] = {}
+    for target, sources in said.items():
+        for source, positions in sources.items():
+            score = findings.force[source] * (1.0 - math.prod(1.0 - evidence.weight[k] for k in positions))
+            for c in cleared[target]:
+                if evidence.age[c] > evidence.age[positions[0]]:
+                    score *= 1.0 - findings.force[evidence.source[c]] * evidence.weight[c]
+            if score > 0.0:
+                strongest = max(positions, key=lambda k: float(evidence.weight[k]))
+                found.setdefault(target, {})[source] = (float(score), encoded.spoken[strongest])
+    return found
+
+
+def strongest_paths(findings: Findings, target: int, *, count: int) -> list[tuple[Hop, ...]]:
+    """Return up to ``count`` strongest loop-free evidence paths to node ``target``, strongest first.
+
+    A best-first search backwards over the cone that settles each node at most ``count`` times, so it is
+    linear in the cone's edges times ``count``, with a heap's logarithm.
+    """
+    spoken = contributions(findings)
+    into = _structure_into(findings)
+    settled: dict[int, int] = defaultdict(int)
+    found: list[tuple[Hop, ...]] = []
+    order = 0
+    waiting: list[tuple[float, int, int, tuple[Hop, ...], Hop | None]] = [(0.0, order, target, (), None)]
+    while waiting and len(found) < count:
+        cost, _, v, tail, evidence = heapq.heappop(waiting)
+        if evidence is not None:
+            found.append((evidence, *tail))
+            continue
+        settled[v] += 1
+        if settled[v] > count:
+            continue
+        for score, edge in spoken.get(v, {}).values():
+            order += 1
+            heapq.heappush(waiting, (cost + _cost(score), order, v, tail, _hop(edge, weight=score)))
+        visited = {findings.encoded.number[hop.target] for hop in tail} | {v}
+        for e in into.get(v, ()):
+            u = int(findings.encoded.source[e])
+            if u not in visited:
+                order += 1
+                step = (_hop(findings.encoded.structure[e]), *tail)
+                heapq.heappush(
+                    waiting, (cost + _cost(float(findings.encoded.weight[e])), order, u, step, None)
+                )
+    return found
+
+
+def _verdict(
+    findings: Findings,
+    v: int,
+    spoken: Mapping[int, tuple[float, Edge]],
+    forest: _Forest,
+    thresholds: Thresholds,
+) -> Verdict:
+    encoded = findings.encoded
+    invalidity = float(findings.invalidity[v])
+    direct = float(findings.direct[v])
+    inherited = 1.0 - (1.0 - float(findings.requirement[v])) * (1.0 - float(findings.support[v]))
+    path = forest.path(v)
+    ranked = sorted(spoken.items(), key=lambda item: (-item[1][0], item[0]))
+    strength = math.prod(hop.weight for hop in path) if path else 0.0
+    return Verdict(
+        id=encoded.ids[v],
+        status=thresholds.status(invalidity),
+        reason=_reason(findings, v, [edge for _, (_, edge) in ranked]),
+        invalidity=invalidity,
+        direct=direct,
+        inherited=inherited,
+        interval=_interval(findings, v, strength=strength, forest=forest),
+        sources=tuple(Source(encoded.ids[s], score) for s, (score, _) in ranked),
+        hops=path,
+    )
+
+
+def _reason(findings: Findings, v: int, edges: Sequence[Edge]) -> Reason:
+    requirement, support = findings.requirement[v], findings.support[v]
+    if findings.invalidity[v] == 0.0:
+        return Reason.NONE
+    if findings.direct[v] >= max(requirement, support) and edges:
+        if edges[0].source.startswith(RULING):
+            return Reason.RULED
+        return Reason.RETRACTED if edges[0].kind == RETRACTS else Reason.SUPERSEDED
+    return Reason.LOST_REQUIREMENT if requirement >= support else Reason.LOST_SUPPORT
+
+
+def _interval(findings: Findings, v: int, *, strength: float, forest: _Forest) -> tuple[float, float]:
+    """Bounds of SEMANTICS section 4: strongest path and noisy-or where only requirements lead here.
+
+    Elsewhere, without bounds from the method, what is certain is only that direct evidence counts.
+    """
+    invalidity = float(findings.invalidity[v])
+    if findings.low is not None and findings.high is not None:
+        return (float(findings.low[v]), float(findings.high[v]))
+    if invalidity == 0.0:
+        return (0.0, 0.0)
+    if forest.requires_only(v):
+        return (min(strength, invalidity), invalidity)
+    return (float(findings.direct[v]), 1.0)
+
+
+class _Forest:
+    """The strongest evidence path to every invalid node, by one shortest-path run over what is invalid."""
+
+    def __init__(self, findings: Findings, spoken: Mapping[int, Mapping[int, tuple[float, Edge]]]) -> None:
+        self._findings = findings
+        self._spoken = spoken
+        encoded = findings.encoded
+        live = (findings.invalidity[encoded.source] > 0.0) & (encoded.weight > 0.0)
+        self._live = np.flatnonzero(live)
+        self._origin = encoded.node_count
+        self._edge: dict[tuple[int, int], int] = {}
+        for e in self._live:
+            ends = (int(encoded.source[e]), int(encoded.target[e]))
+            if ends not in self._edge or encoded.weight[self._edge[ends]] < encoded.weight[e]:
+                self._edge[ends] = int(e)
+        self._best = {
+            v: max(sources.items(), key=lambda item: item[1][0])
+            for v, sources in self._spoken.items()
+            if sources
+        }
+        self._before = self._run()
+        self._mixed = self._reached_by_support()
+
+    def _run(self) -> NDArray[np.int32]:
+        encoded, size = self._findings.encoded, self._origin + 1
+        if not self._best:
+            return np.full(size, -1, dtype=np.int32)
+        ends = list(self._edge)
+        source = [u for u, _ in ends] + [self._origin] * len(self._best)
+        target = [v for _, v in ends] + list(self._best)
+        weight = [float(encoded.weight[e]) for e in self._edge.values()]
+        weight += [score for _, (score, _) in self._best.values()]
+        cost = -np.log(np.array(weight)) + _HOP_COST
+        graph = csr_array((cost, (source, target)), shape=(size, size))
+        _, before = dijkstra(graph, indices=self._origin, return_predecessors=True)
+        return np.asarray(before, dtype=np.int32)
+
+    def _reached_by_support(self) -> set[int]:
+        """Nodes whose invalidity may come over a support."""
+        encoded = self._findings.encoded
+        onward: dict[int, list[int]] = defaultdict(list)
+        for e in self._live:
+            onward[int(encoded.source[e])].append(int(encoded.target[e]))
+        waiting = [int(encoded.target[e]) for e in self._live if encoded.supports[e]]
+        reached = set(waiting)
+        while waiting:
+            for v in onward[waiting.pop()]:
+                if v not in reached:
+                    reached.add(v)
+                    waiting.append(v)
+        return reached
+
+    def requires_only(self, v: int) -> bool:
+        return v not in self._mixed
+
+    def path(self, v: int) -> tuple[Hop, ...]:
+        if self._before[v] < 0:
+            return ()
+        hops: list[Hop] = []
+        while (u := int(self._before[v])) != self._origin:
+            hops.append(_hop(self._findings.encoded.structure[self._edge[u, v]]))
+            v = u
+        _, (score, edge) = self._best[v]
+        hops.append(_hop(edge, weight=score))
+        return tuple(reversed(hops))
+
+
+def _structure_into(findings: Findings) -> dict[int, list[int]]:
+    encoded = findings.encoded
+    into: dict[int, list[int]] = defaultdict(list)
+    for e in np.flatnonzero((findings.invalidity[encoded.source] > 0.0) & (encoded.weight > 0.0)):
+        into[int(encoded.target[e])].append(int(e))
+    return into
+
+
+def _hop(edge: Edge, *, weight: float | None = None) -> Hop:
+    """Return the edge as a hop; evidence shows what its source says in the end, after force and confirmations."""
+    return Hop(
+        source=edge.source,
+        target=edge.target,
+        type=edge.type,
+        weight=edge.weight if weight is None else weight,
+        evidence=edge.evidence,
+        inferred=edge.inferred,
+    )
+
+
+def _cost(weight: float) -> float:
+    return math.inf if weight <= 0.0 else -math.log(weight) + _HOP_COST

@@ -1,0 +1,68 @@
+"""Three answers to "how invalid?" on the arrays of one moment (SEMANTICS section 4).
+
+Runs the kernel that a method names and gathers what explanations need of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validity_graph import kernels
+from validity_graph.encode import EncodedGraph
+from validity_graph.errors import InputError
+from validity_graph.explain import Findings
+from validity_graph.kernels.direct import direct_evidence, force
+
+#: Half the width of a sampled interval, in standard errors: about 95 percent of intervals hold the value.
+INTERVAL_ERRORS = 1.96
+
+
+def findings(encoded: EncodedGraph, method: str) -> Findings:
+    """Return the invalidity of every node by ``method``: ``noisy_or``, ``worlds`` or ``exact``.
+
+    Raises ``InputError`` for another method, and where a cone is too uncertain for ``exact``.
+    """
+    direct = direct_evidence(encoded.evidence, encoded.node_count)
+    low = high = None
+    if method == "noisy_or":
+        invalidity = kernels.propagate(encoded.topology, direct).invalidity.astype(np.float64)
+    elif method == "worlds":
+        from validity_graph.kernels.worlds import worlds
+
+        sampled = worlds(encoded.topology, encoded.evidence, seed=0)
+        invalidity = sampled.invalidity
+        margin = INTERVAL_ERRORS * sampled.standard_error
+        low, high = np.clip(invalidity - margin, 0.0, 1.0), np.clip(invalidity + margin, 0.0, 1.0)
+    elif method == "exact":
+        from validity_graph.kernels.worlds import exact
+
+        invalidity = direct.copy()
+        for v in range(encoded.memory_count):
+            invalidity[v] = exact(encoded.topology, encoded.evidence, v)
+        low = high = invalidity
+    else:
+        raise InputError(f'unknown method "{method}"; use noisy_or, worlds or exact')
+    requirement = _lost_requirement(encoded, invalidity)
+    inherited = kernels.inherited(encoded.topology, invalidity)
+    kept = 1.0 - requirement
+    support = 1.0 - np.divide(1.0 - inherited, kept, out=np.ones_like(kept), where=kept > 0.0)
+    return Findings(
+        encoded=encoded,
+        invalidity=invalidity,
+        direct=direct,
+        requirement=requirement,
+        support=np.clip(support, 0.0, 1.0),
+        force=force(encoded.evidence, encoded.node_count),
+        low=low,
+        high=high,
+    )
+
+
+def _lost_requirement(encoded: EncodedGraph, invalidity: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Q of SEMANTICS section 3 for every node."""
+    kept = np.ones(encoded.node_count)
+    e = np.flatnonzero(~encoded.supports)
+    np.multiply.at(kept, encoded.target[e], 1.0 - encoded.weight[e] * invalidity[encoded.source[e]])
+    lost: NDArray[np.float64] = 1.0 - kept
+    return lost
