@@ -1,0 +1,239 @@
+"""Propagation in torch: many evidence vectors at once, CPU or GPU, differentiable by weight and evidence.
+
+The formulas of ``on_numpy`` level by level over ``Topology``, on arrays ``(n, B)`` of B evidence vectors.
+The gradient is written out, not recorded: each level's derivatives are products of the *other* factors
+(``torch_segments``), so that they are right where a factor is exactly 0, and memory stays O(n B + m).
+Inside a cycle the gradient is the implicit one, at the settled values: ``lambda = g + J^T lambda``,
+iterated like the values; J has no negative entry, so this settles exactly where the derivative is finite.
+Values outside [0, 1] are neither refused nor clamped, so that the formula can be probed by differences.
+
+Knows nothing of records.  Formulas: SEMANTICS section 3; gradient law: section 5, law 12.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from validity_graph.errors import InputError, MissingExtraError
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError as error:
+    raise MissingExtraError('kernel "torch"', needs="torch", extra="torch") from error
+
+from validity_graph.kernels.on_numpy import MAX_ROUNDS, TOLERANCE
+from validity_graph.kernels.torch_factors import Weights, combine, factors
+from validity_graph.kernels.torch_plan import Block, Cycle, Plan
+from validity_graph.kernels.torch_pull import pull
+from validity_graph.ordering import loops
+from validity_graph.topology import Topology
+
+
+def noisy_or(topology: Topology | Plan, direct: Tensor, *, weight: Tensor | None = None) -> Tensor:
+    """Invalidity ``(..., n)`` in [0, 1] under direct evidence ``direct`` ``(..., n)``, caller's numbering.
+
+    ``weight`` ``(m,)`` stands for ``topology.weight``, in the order of ``topology.weight`` (``edge_order``
+    brings weights into it); ``None`` takes the topology's own.  float32 or float64, that of ``direct``, on
+    the device of ``direct``.  A ``Plan`` saves laying the topology out again for each call.
+
+    Differentiable once by ``direct`` and ``weight``.  A component without evidence is exactly 0 (law 2);
+    where the derivative there is infinite, the gradient is cut off with a ``RuntimeWarning``.
+    Raises ``InputError`` for another shape, dtype or device.  SEMANTICS section 3.
+    """
+    return noisy_or_rounds(topology, direct, weight=weight)[0]
+
+
+def noisy_or_rounds(
+    topology: Topology | Plan, direct: Tensor, *, weight: Tensor | None = None
+) -> tuple[Tensor, int, bool]:
+    """``noisy_or`` with the most rounds that a level's components took, and whether all settled."""
+    plan = topology if isinstance(topology, Plan) else Plan(topology, device=direct.device)
+    weight = _checked(plan, direct, weight)
+    shape = direct.shape
+    given = direct.reshape(-1, plan.node_count).t().index_select(0, plan.order)
+    report = _Report()
+    result: Tensor = _Propagation.apply(given, weight, plan, report)  # type: ignore[no-untyped-call]
+    return result.index_select(0, plan.rank).t().reshape(shape), report.rounds, report.converged
+
+
+def settle(topology: Topology, direct: NDArray[np.floating]) -> tuple[NDArray[np.floating], int, bool]:
+    """``on_numpy.noisy_or`` by this kernel: arrays ``[n]`` in and out, internal numbering."""
+    values = direct.astype(topology.weight.dtype)[topology.rank]
+    result, rounds, converged = noisy_or_rounds(topology, torch.from_numpy(values))
+    return result.numpy()[topology.order], rounds, converged
+
+
+def inherited(topology: Topology, invalidity: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return what each memory inherits from ``invalidity`` [n], as ``on_numpy.inherited``."""
+    plan = Plan(topology)
+    state = torch.from_numpy(np.array(invalidity, dtype=np.float64))[:, None]
+    weights = Weights.of(plan, torch.from_numpy(topology.weight.astype(np.float64)))
+    block = Block(slice(None), plan.requirement, plan.support, plan.justification, slice(None))
+    parts = factors(block, weights, state[plan.requirement.source], state[plan.support.source])
+    result: NDArray[np.float64] = parts.inherited[:, 0].numpy()
+    return result
+
+
+def edge_order(
+    topology: Topology,
+    *,
+    source: ArrayLike,
+    target: ArrayLike,
+    supports: ArrayLike,
+    justification: ArrayLike,
+) -> NDArray[np.int64]:
+    """Return int64 ``(m,)``: the caller's edge at each position of ``topology.weight``.
+
+    The arguments are those of ``build_topology``.  Supports into a premise are in no topology, hence in no
+    position.  ``weight[edge_order(...)]`` is what ``noisy_or`` takes.  Raises ``InputError`` where these
+    are not the edges of ``topology``.
+    """
+    source, target = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
+    supports, justification = np.asarray(supports, dtype=bool), np.asarray(justification, dtype=np.int64)
+    row = topology.rank[target]
+    has_supports = topology.indptr[1:] > topology.requires_end
+    kept = np.flatnonzero(~supports | has_supports[row])
+    group = np.where(supports, justification, 0)
+    order = kept[np.lexsort((source[kept], group[kept], supports[kept], row[kept]))]
+    degree = np.bincount(row[order], minlength=topology.order.size)
+    if not (
+        np.array_equal(degree, np.diff(topology.indptr))
+        and np.array_equal(topology.rank[source[order]], topology.source)
+    ):
+        raise InputError("these edges are not the edges that the topology was built from")
+    return order
+
+
+def _checked(plan: Plan, direct: Tensor, weight: Tensor | None) -> Tensor:
+    if direct.dtype not in (torch.float32, torch.float64):
+        raise InputError(f"direct has dtype {direct.dtype}; it must be float32 or float64")
+    if direct.dim() == 0 or direct.shape[-1] != plan.node_count:
+        raise InputError(
+            f"direct has shape {tuple(direct.shape)}; its last axis must be {plan.node_count} memories"
+        )
+    if direct.device != plan.device:
+        raise InputError(f"direct is on {direct.device} and the plan on {plan.device}; move one of them")
+    if weight is None:
+        return torch.tensor(plan.topology.weight, dtype=direct.dtype, device=direct.device)
+    if weight.shape != (plan.edge_count,):
+        raise InputError(
+            f"weight has shape {tuple(weight.shape)}; it needs one number for each of {plan.edge_count} edges"
+        )
+    if weight.dtype != direct.dtype or weight.device != direct.device:
+        raise InputError(
+            f"weight is {weight.dtype} on {weight.device}; it must be {direct.dtype} on {direct.device}"
+        )
+    return weight
+
+
+@dataclass
+class _Report:
+    rounds: int = 0
+    converged: bool = True
+
+
+class _Propagation(torch.autograd.Function):
+    """Invalidity ``(n, B)`` from direct evidence ``(n, B)`` and weights ``(m,)``, internal numbering."""
+
+    @staticmethod
+    def forward(ctx: Any, direct: Tensor, weight: Tensor, plan: Plan, report: _Report) -> Tensor:  # noqa: ANN401
+        weights = Weights.of(plan, weight)
+        reached = _reached(plan, weight)
+        state = direct.clone()
+        for level in range(len(plan.level) - 1):
+            block = plan.block(level)
+            if block.requirement.source.numel() + block.support.source.numel() == 0:
+                continue
+            parts = factors(
+                block,
+                weights.part(block),
+                state.index_select(0, block.requirement.source),
+                state.index_select(0, block.support.source),
+            )
+            state[block.node] = combine(direct[block.node], parts)
+            if level in plan.cycle:
+                cycle = plan.cycle[level]
+                values, rounds, settled = _settle_cycle(cycle, weights, reached[level], state, direct)
+                state[cycle.member] = values.to(state.dtype)
+                report.rounds, report.converged = max(report.rounds, rounds), report.converged and settled
+        ctx.save_for_backward(direct, weight, state)
+        ctx.plan = plan
+        return state
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:  # noqa: ANN401
+        direct, weight, state = ctx.saved_tensors
+        return *pull(ctx.plan, direct, weight, state, gradient), None, None
+
+
+def _reached(plan: Plan, weight: Tensor) -> dict[int, Tensor]:
+    """Per level with cycles, bool ``(k,)``: the members that a premise outside reaches over present edges."""
+    if not plan.cycle:
+        return {}
+    topology = plan.topology
+    size = np.abs(weight.detach().cpu().numpy())  # Weights below 0 occur where the formula is probed.
+    member = loops(plan.node_count + plan.edge_count).reached_member
+    found = {}
+    for level, cycle in plan.cycle.items():
+        parts = [
+            member(topology.indptr, topology.requires_end, topology.source, size, topology.opens, start, end)
+            for start, end in cycle.ranges
+        ]
+        found[level] = torch.as_tensor(np.concatenate(parts) > 0, device=plan.device)
+    return found
+
+
+def _live(cycle: Cycle, weights: Weights, outer: tuple[Tensor, Tensor], direct: Tensor) -> Tensor:
+    """Bool ``(k, B)``: evidence comes into the member's component, from within or outside."""
+    requirement, support = outer
+    block = cycle.block
+    count = torch.zeros_like(direct)
+    arrives = (weights.requirement[:, None] * requirement != 0) & ~cycle.inner_requirement[:, None]
+    count.index_add_(0, cycle.component[block.requirement.segments.owner], arrives.to(count.dtype))
+    arrives = (weights.support[:, None] * support != 0) & ~cycle.inner_support[:, None]
+    count.index_add_(0, cycle.component[block.support_target], arrives.to(count.dtype))
+    count.index_add_(0, cycle.component, (direct != 0).to(count.dtype))
+    return (count > 0)[cycle.component]
+
+
+def _settle_cycle(
+    cycle: Cycle, all_weights: Weights, reached: Tensor, state: Tensor, direct: Tensor
+) -> tuple[Tensor, int, bool]:
+    """Return ``(values (k, B) float64, rounds, settled)`` of a level's components.
+
+    Outer iteration X upwards from 0, inner iteration Y downwards from 1; requirements and the supports
+    of members that no premise reaches read X, the other supports read Y.  SEMANTICS section 3, Cycles.
+    """
+    block = cycle.block
+    weights = all_weights.part(block).double()
+    given = direct[cycle.member].double()
+    outer_requirement, outer_support = (
+        state[block.requirement.source].double(),
+        state[block.support.source].double(),
+    )
+    live = _live(cycle, weights, (outer_requirement, outer_support), given).to(given.dtype)
+    if not live.any():
+        return live, 0, True
+    reads_y = (cycle.inner_support & reached[block.support_target])[:, None]
+    inner_requirement, inner_support = cycle.inner_requirement[:, None], cycle.inner_support[:, None]
+    coupled = bool(reads_y.any())
+    x, rounds = torch.zeros_like(given), 0
+    while rounds < MAX_ROUNDS:
+        requirement_value = torch.where(inner_requirement, x[cycle.local_requirement], outer_requirement)
+        from_x = torch.where(inner_support, x[cycle.local_support], outer_support)
+        y, settled = live, False
+        while not settled and rounds < MAX_ROUNDS:
+            support_value = torch.where(reads_y, y[cycle.local_support], from_x)
+            following = live * combine(given, factors(block, weights, requirement_value, support_value))
+            settled = not coupled or bool((following - y).abs().max() <= TOLERANCE)
+            y, rounds = following, rounds + 1
+        moved, x = (y - x).abs().max(), y
+        if settled and bool(moved <= TOLERANCE):
+            return x, rounds, True
+    return x, rounds, False
