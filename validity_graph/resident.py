@@ -1,0 +1,363 @@
+"""A graph that stays in memory and is edited: only what an edit can have changed is computed again.
+
+Arrays and integer node numbers; knows nothing of records or stores.  After any sequence of edits
+``invalidity`` equals, bit for bit in float64, a whole pass (``kernels.propagate``) over
+``build_topology`` of the same edges listed by edge number (law 10 of SEMANTICS section 5).  Formulas:
+SEMANTICS section 3; how the cone is found and ordered: ``kernels.cone``, ``kernels.dynamic_order``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from validity_graph import kernels, ordering
+from validity_graph.errors import InputError
+from validity_graph.kernels import adjacency, cone
+from validity_graph.kernels.adjacency import EDGES, IN_USED, NODES, OUT_USED, STALLED, TOP_LEVEL, State
+from validity_graph.topology import Topology, build_topology
+
+#: Node and edge numbers and places in the pools fit in 31 bits.
+_MOST = np.iinfo(np.int32).max
+#: Levels are made dense again when one passes this.
+_LEVEL_LIMIT = 1 << 30
+
+_BY_NODE = ("node", "invalidity", "direct")
+_IN_POOL = ("source", "weight", "opens", "justification", "edge")
+_SCRATCH = ("heap", "stack", "place", "trail", "group", "dirty", "changed")
+_DTYPE = {"counter": np.int64, "node": adjacency.NODE, "invalidity": np.float64, "direct": np.float64,
+          "weight": np.float64, "opens": np.uint8, "justification": np.int64, "heap": np.int64}
+
+
+class ResidentGraph:
+    """Memories and their ``requires`` and ``supports`` edges, kept settled through every edit.
+
+    A memory is its number, an edge too: both count up from 0 in the order they were added, and a
+    removed edge's number is not used again.  ``ResidentGraph()`` is empty; ``from_arrays`` starts from a
+    whole graph.  Every edit checks its input first and raises ``InputError`` with nothing changed.  A
+    call costs what changes: the cone until values come out the same, a cyclic component always as
+    a whole, and where an edge points against the order so far, the nodes in between.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        """Start without memories."""
+        self._state = _allocated(0, 0)
+
+    @classmethod
+    def from_arrays(
+        cls, node_count: int, *, source: ArrayLike, target: ArrayLike, weight: ArrayLike, supports: ArrayLike,
+        justification: ArrayLike, premise: ArrayLike | None = None, direct: ArrayLike | None = None,
+    ) -> ResidentGraph:
+        """Take over ``node_count`` memories and m edges, numbered by position, and settle them.
+
+        Arguments as for ``topology.build_topology``; ``direct`` [node_count] in [0, 1] is the direct
+        evidence d_v, 0 if not given.  O(n + m).  Raises ``InputError`` as ``build_topology`` does.
+        """
+        evidence = np.zeros(node_count) if direct is None else np.asarray(direct, dtype=np.float64)
+        topology = build_topology(
+            node_count, source=source, target=target, weight=weight, supports=supports,
+            justification=justification, premise=premise, dtype=np.float64,
+        )
+        result = kernels.propagate(topology, evidence)
+        graph = cls()
+        edges = {
+            "source": np.asarray(source, dtype=np.int32), "target": np.asarray(target, dtype=np.int32),
+            "weight": np.asarray(weight, dtype=np.float64), "supports": np.asarray(supports, dtype=np.uint8),
+            "justification": np.asarray(justification, dtype=np.int64),
+        }
+        kept = np.zeros(node_count, dtype=np.uint8) if premise is None else np.asarray(premise, dtype=np.uint8)
+        graph._state = state = _allocated(node_count, edges["source"].size)
+        state.node["premise"][:node_count] = kept
+        state.direct[:node_count] = evidence
+        state.invalidity[:node_count] = result.invalidity
+        _lay_order(state, topology, all_settled=result.converged)
+        del topology, result
+        _lay_edges(state, edges, node_count)
+        cone.settle(state)
+        return graph
+
+    @property
+    def node_count(self) -> int:
+        """Memories so far; the next one gets this number."""
+        return int(self._state.counter[NODES])
+
+    @property
+    def edge_count(self) -> int:
+        """Edge numbers given so far, removed edges included; the next edge gets this number."""
+        return int(self._state.counter[EDGES])
+
+    @property
+    def invalidity(self) -> NDArray[np.float64]:
+        """Invalidity of every memory, float64[n] in [0, 1], read-only; follows edits until one adds a memory."""
+        return _frozen(self._state.invalidity[: self._state.counter[NODES]])
+
+    @property
+    def direct(self) -> NDArray[np.float64]:
+        """Direct evidence of every memory, float64[n] in [0, 1], read-only; as ``invalidity``."""
+        return _frozen(self._state.direct[: self._state.counter[NODES]])
+
+    @property
+    def changed(self) -> NDArray[np.int32]:
+        """The memories whose invalidity the last edit changed (a new one from 0), in the order computed."""
+        return self._state.changed[: self._state.counter[adjacency.CHANGED]].copy()
+
+    @property
+    def converged(self) -> bool:
+        """Whether every cyclic component settled to 1e-9 within 10,000 rounds."""
+        return int(self._state.counter[STALLED]) == 0
+
+    def append(
+        self, source: ArrayLike = (), *, weight: ArrayLike = 1.0, supports: ArrayLike = False,
+        justification: ArrayLike = -1, direct: float = 0.0, premise: bool = False,
+    ) -> int:
+        """Add one memory with edges from ``source`` int[k]; return its number.
+
+        ``weight``, ``supports``, ``justification``: one value, or one for each edge; ``direct`` in [0, 1].
+        """
+        number = int(self._state.counter[NODES])
+        ends = _column("source", source, None, np.int32)
+        target = np.full(ends.size, number, dtype=np.int32)
+        edges = self._checked(number + 1, ends, target, weight, supports, justification)
+        return self._append(1, edges, direct, premise)
+
+    def append_many(
+        self, count: int, *, source: ArrayLike = (), target: ArrayLike = (), weight: ArrayLike = 1.0,
+        supports: ArrayLike = False, justification: ArrayLike = -1, direct: ArrayLike = 0.0,
+        premise: ArrayLike = False,
+    ) -> int:
+        """Add ``count`` memories and edges ``source`` -> ``target`` int[k] in one call; return the first number.
+
+        The ends may be old or new memories.  The other edge arguments as for ``append``; ``direct`` and
+        ``premise``: one value, or one for each new memory.
+        """
+        if count < 0:
+            raise InputError(f"count={count} must not be negative")
+        edges = self._checked(self.node_count + count, source, target, weight, supports, justification)
+        return self._append(count, edges, direct, premise)
+
+    def add_edges(
+        self, *, source: ArrayLike, target: ArrayLike, weight: ArrayLike = 1.0, supports: ArrayLike = False,
+        justification: ArrayLike = -1,
+    ) -> NDArray[np.int64]:
+        """Add edges ``source`` -> ``target`` int[k]; return their numbers, int64[k].
+
+        ``weight``, ``supports``, ``justification``: one value, or one for each edge.
+        """
+        edges = self._checked(self.node_count, source, target, weight, supports, justification)
+        first = self.edge_count
+        self._reserve(0, edges[0].size)
+        self._finish(edges, cone.add_edges(self._state, *edges, 0), settled=False)
+        return np.arange(first, self.edge_count)
+
+    def set_weight(self, edge: ArrayLike, weight: ArrayLike) -> None:
+        """Give the edges ``edge`` int[k] the weights ``weight`` in [0, 1], one value or one for each."""
+        number = self._present(edge)
+        cone.set_weight(self._state, number, _probability("weight", weight, number.size))
+
+    def remove_edges(self, edge: ArrayLike) -> None:
+        """Remove the edges ``edge`` int[k], each named once."""
+        number = self._present(edge)
+        if number.size > 1 and np.unique(number).size < number.size:
+            raise InputError("an edge is named twice; name each edge to remove once")
+        cone.remove_edges(self._state, number)
+
+    def set_direct(self, node: ArrayLike, direct: ArrayLike) -> None:
+        """Give the memories ``node`` int[k] the direct evidence ``direct`` in [0, 1], one value or one for each."""
+        number = _column("node", node, None, np.int64)
+        for i, v in enumerate(number.tolist()):
+            if not 0 <= v < self.node_count:
+                raise InputError(f"node[{i}]={v} must lie in [0, {self.node_count})")
+        cone.set_direct(self._state, number, _probability("direct", direct, number.size))
+
+    def _checked(self, node_count: int, *columns: ArrayLike) -> tuple[NDArray[Any], ...]:
+        """``source, target, weight, supports, justification`` as arrays of one length, each edge possible."""
+        source = _column("source", columns[0], None, np.int32)
+        target = _column("target", columns[1], source.size, np.int32)
+        weight = _column("weight", columns[2], source.size, np.float64)
+        supports = _column("supports", columns[3], source.size, np.uint8)
+        justification = _column("justification", columns[4], source.size, np.int64)
+        i = cone.wrong_edge(node_count, source, target, weight)
+        if i >= 0:
+            raise InputError(
+                f"edge {i} ({source[i]} -> {target[i]}, weight={weight[i]}): both ends must lie in "
+                f"[0, {node_count}) and differ, and the weight must lie in [0, 1]"
+            )
+        return source, target, weight, supports, justification
+
+    def _present(self, edge: ArrayLike) -> NDArray[np.int64]:
+        number = _column("edge", edge, None, np.int64)
+        count, target = self.edge_count, self._state.edge_target
+        for i, e in enumerate(number.tolist()):
+            if not 0 <= e < count or target[e] == adjacency.REMOVED:
+                raise InputError(f"edge[{i}]={e} is not in the graph: {count} edges were added, some may be removed")
+        return number
+
+    def _append(
+        self, count: int, edges: tuple[NDArray[Any], ...], direct: ArrayLike, premise: ArrayLike
+    ) -> int:
+        evidence = _probability("direct", direct, count)
+        kept = _column("premise", premise, count, np.uint8)
+        first = self.node_count
+        self._reserve(count, edges[0].size)
+        self._finish(edges, cone.append(self._state, evidence, kept, *edges), settled=True)
+        return first
+
+    def _finish(self, edges: tuple[NDArray[Any], ...], done: int, *, settled: bool) -> None:
+        """Add what did not fit in the pools, and settle unless that was done."""
+        if settled and done == edges[0].size:
+            return
+        while done < edges[0].size:
+            self._repack(int(edges[0][done]), int(edges[1][done]))
+            done = cone.add_edges(self._state, *edges, done)
+        if self._state.counter[TOP_LEVEL] > _LEVEL_LIMIT:
+            self._compress_levels()
+        cone.settle(self._state)
+
+    def _reserve(self, nodes: int, edges: int) -> None:
+        """Make room for ``nodes`` more nodes, ``edges`` more edge numbers and the first blocks of new nodes."""
+        state = self._state
+        counter = state.counter
+        if counter[NODES] + nodes > state.direct.size:
+            self._grow(_BY_NODE, int(counter[NODES]), int(counter[NODES]) + nodes)
+            fresh = {name: np.empty(self._state.direct.size, _DTYPE.get(name, np.int32)) for name in _SCRATCH}
+            self._state = self._state._replace(**fresh)
+        if counter[EDGES] + edges > state.edge_target.size:
+            self._grow(("edge_target",), int(counter[EDGES]), int(counter[EDGES]) + edges)
+        if nodes and counter[IN_USED] + edges > state.source.size:
+            self._repack_in(edges)
+
+    def _grow(self, names: tuple[str, ...], used: int, needed: int) -> None:
+        """Copy the first ``used`` places of the arrays ``names`` into larger ones."""
+        capacity = _capacity(needed)
+        for name in names:
+            old = getattr(self._state, name)
+            new = np.zeros(capacity, old.dtype) if name == "node" else np.empty(capacity, old.dtype)
+            new[:used] = old[:used]
+            self._state = self._state._replace(**{name: new})
+
+    def _repack(self, u: int, v: int) -> None:
+        """Make room in the pools for an edge u -> v."""
+        state = self._state
+        more_in = 2 * int(state.node["count"][v]) + 2
+        more_out = 2 * int(state.node["out_count"][u]) + 2
+        if state.counter[IN_USED] + more_in > state.source.size:
+            self._repack_in(more_in)
+        if state.counter[OUT_USED] + more_out > state.out_target.size:
+            self._repack_out(more_out)
+
+    def _repack_in(self, more: int) -> None:
+        node = self._state.node[: self.node_count]
+        capacity = _capacity(int(node["count"].sum(dtype=np.int64)) + more)
+        for name in _IN_POOL:
+            pool = adjacency.repacked(getattr(self._state, name), node["start"], node["count"], capacity)
+            self._state = self._state._replace(**{name: pool})
+        self._state.counter[IN_USED] = adjacency.renumber_blocks(node["start"], node["count"], node["room"])
+
+    def _repack_out(self, more: int) -> None:
+        node = self._state.node[: self.node_count]
+        capacity = _capacity(int(node["out_count"].sum(dtype=np.int64)) + more)
+        pool = adjacency.repacked(self._state.out_target, node["out_start"], node["out_count"], capacity)
+        self._state = self._state._replace(out_target=pool)
+        self._state.counter[OUT_USED] = adjacency.renumber_blocks(
+            node["out_start"], node["out_count"], node["out_room"]
+        )
+
+    def _compress_levels(self) -> None:
+        """Make the levels dense again; their order stays."""
+        level = self._state.node["level"][: self.node_count]
+        dense, place = np.unique(level, return_inverse=True)
+        level[:] = place
+        self._state.counter[TOP_LEVEL] = dense.size
+
+
+def _frozen(view: NDArray[np.float64]) -> NDArray[np.float64]:
+    view.setflags(write=False)
+    return view
+
+
+def _capacity(needed: int) -> int:
+    """Places to allocate where ``needed`` are: half as many again, so that copies are amortised."""
+    if needed > _MOST:
+        raise InputError(f"{needed} memories or edges (with room to grow): only 31 bits of them fit in one graph")
+    return min(needed + needed // 2 + 16, _MOST)
+
+
+def _allocated(node_count: int, edge_count: int) -> State:
+    """Room for a graph of this size; the counters say so, nothing else is laid yet."""
+    nodes, edges = _capacity(node_count), _capacity(edge_count)
+    size = dict.fromkeys(State._fields, nodes) | dict.fromkeys((*_IN_POOL, "out_target", "edge_target"), edges)
+    arrays = {name: np.empty(size[name], _DTYPE.get(name, np.int32)) for name in State._fields}
+    arrays["node"] = np.zeros(nodes, adjacency.NODE)
+    arrays["counter"] = np.zeros(9, dtype=np.int64)
+    state = State(**arrays)
+    state.counter[[NODES, EDGES, IN_USED, OUT_USED]] = node_count, edge_count, edge_count, edge_count
+    return state
+
+
+def _lay_order(state: State, topology: Topology, *, all_settled: bool) -> None:
+    cone.lay_order(
+        state, topology.order, topology.level_indptr, topology.component_start, topology.component_end
+    )
+    state.counter[TOP_LEVEL] = topology.level_indptr.size
+    if not all_settled:
+        # Which ones did not settle is not told: have each say so again.
+        for v in topology.order[topology.component_start]:
+            adjacency.mark(state, int(v))
+
+
+def _lay_edges(state: State, edges: dict[str, NDArray[Any]], node_count: int) -> None:
+    """Fill the pools in the canonical order, by the sorts of ``build_topology`` in the caller's numbering."""
+    node = state.node[:node_count]
+    source, target = edges["source"], edges["target"]
+    supports, justification = edges["supports"], edges["justification"]
+    state.edge_target[: source.size] = target
+    inert = (supports != 0) & (node["premise"] != 0)[target]
+    state.edge_target[np.flatnonzero(inert)] = adjacency.INERT - target[inert]
+    kept = np.flatnonzero(~inert).astype(np.int32)
+    state.counter[[IN_USED, OUT_USED]] = kept.size
+    # np.empty pages that are never touched cost nothing, so the pools keep their size.
+    run = ordering.loops(node_count + source.size)
+    by_source = run.stable_order(source, kept, node_count)
+    out_count = np.bincount(source[kept], minlength=node_count)
+    count = np.bincount(target[kept], minlength=node_count)
+    requires = count - np.bincount(target[kept][supports[kept] != 0], minlength=node_count)
+    indptr = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
+    requires_end = indptr[:-1] + requires.astype(np.int32)
+    edge = run.place_edges(target, supports, by_source, np.arange(node_count, dtype=np.int32), indptr, requires_end)
+    state.opens[: edge.size] = run.sort_supports(edge, indptr, requires_end, justification)
+    run.sort_parallel(edge, indptr, requires_end, justification, source, edges["weight"])
+    node["start"], node["count"], node["room"], node["requires"] = indptr[:-1], count, count, requires
+    node["out_start"] = np.cumsum(out_count) - out_count
+    node["out_count"] = node["out_room"] = out_count
+    cone.lay_edges(
+        state, edge, source, target, edges["weight"], justification, by_source, supports
+    )
+
+
+def _column(name: str, values: ArrayLike, count: int | None, dtype: Any) -> NDArray[Any]:  # noqa: ANN401
+    """``values`` as a contiguous array [count] of ``dtype``; one value stands for all."""
+    array = np.asarray(values)
+    if array.dtype.kind not in ("biuf" if dtype is np.float64 else "biu") and array.size:
+        raise InputError(f"{name} has dtype {array.dtype}; it needs {np.dtype(dtype).name}")
+    if count is None:
+        count = array.size
+        array = array.reshape(-1) if array.ndim == 0 else array
+    if array.ndim == 0:
+        return np.full(count, array, dtype=dtype)
+    if array.shape != (count,):
+        raise InputError(f"{name} has shape {array.shape}; it needs one value, or one for each of {count}")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _probability(name: str, values: ArrayLike, count: int) -> NDArray[np.float64]:
+    array = _column(name, values, count, np.float64)
+    # Written so that NaN is refused as well.
+    wrong = ~((array >= 0) & (array <= 1))
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise InputError(f"{name}[{i}]={array[i]} must lie in [0, 1]")
+    return array
