@@ -238,7 +238,7 @@ class _Forest:
         weight += [score for _, (score, _) in self._best.values()]
         cost = -np.log(np.array(weight)) + _HOP_COST
         graph = csr_array((cost, (source, target)), shape=(size, size))
-        _, before = dijkstra(graph, indices=self._origin, return_predecessors=True)
+        _, before = dijkstra(graph, indices=np.array(self._origin), return_predecessors=True)
         return np.asarray(before, dtype=np.int32)
 
     def _reached_by_support(self) -> set[int]:
@@ -280,7 +280,7 @@ def _structure_into(findings: Findings) -> dict[int, list[int]]:
 
 
 def _hop(edge: Edge, *, weight: float | None = None) -> Hop:
-    """Return the edge as a hop; evidence shows what its source says in the end, after force and confirmations."""
+    """Return the edge as a hop; for evidence ``weight`` is what is left after force and confirmations."""
     return Hop(
         source=edge.source,
         target=edge.target,

@@ -11,7 +11,7 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -51,6 +51,16 @@ class Record:
 
     place: str
     item: Memory | Edge
+
+
+Item = TypeVar("Item", Memory, Edge)
+
+
+def placed(records: Iterable[Record], kind: type[Item]) -> Iterator[tuple[str, Item]]:
+    """Yield (place, item) of the records of one kind, in order."""
+    for record in records:
+        if isinstance(record.item, kind):
+            yield record.place, record.item
 
 
 def read_jsonl(stream: IO[bytes], *, name: str) -> list[Record]:

@@ -26,7 +26,7 @@ from validity_graph.admission import (
 from validity_graph.encode import PSEUDO, EncodedGraph, encode
 from validity_graph.errors import InputError, UnknownMemoryError
 from validity_graph.explain import Findings, Thresholds, explanation, verdicts
-from validity_graph.formats import Record
+from validity_graph.formats import Record, placed
 from validity_graph.inference import findings
 from validity_graph.records import (
     CONFIRMS,
@@ -184,8 +184,10 @@ class ValidityGraph:
         edges += [Edge(id, target, OVERTURNS, kind=SUPERSEDES) for target in supersedes]
         edges += [Edge(id, target, OVERTURNS, kind=RETRACTS) for target in retracts]
         edges += [Edge(id, target, CONFIRMS) for target in confirms]
-        records = [Record("", item) for item in (new, *edges)]
-        self._take(records, allow_missing=False, replace=replace, remember=remember)
+        items: list[Memory | Edge] = [new, *edges]
+        self._take(
+            [Record("", item) for item in items], allow_missing=False, replace=replace, remember=remember
+        )
 
     def connect(
         self,
@@ -436,7 +438,7 @@ class ValidityGraph:
         retractions = {id: set(targets) for id, targets in self._holdings.retractions.items()}
         holdings = Holdings(held, self._holdings.tombstones, retractions)
         memories: list[Memory] = []
-        for place, item in [(r.place, r.item) for r in records if isinstance(r.item, Memory)]:
+        for place, item in placed(records, Memory):
             with located(place):
                 digest = self._store.digest(same_text(item)) if holdings.tombstones else ""
                 if check_memory(item, holdings, digest=digest, replace=replace, remember=remember):
@@ -444,14 +446,14 @@ class ValidityGraph:
                     held[item.id] = StoredMemory(0, self._clock(), item)
         known = {item.key: item for item in self._snapshot.edges}
         edges: dict[tuple[str, str, str, str], Edge] = {}
-        for place, item in [(r.place, r.item) for r in records if isinstance(r.item, Edge)]:
+        for place, given in placed(records, Edge):
             with located(place):
-                check_edge(item, holdings, allow_missing=allow_missing)
-            if item.type == OVERTURNS and item.kind == RETRACTS:
-                retractions.setdefault(item.source, set()).add(item.target)
-            if known.get(item.key) != item:
-                edges[item.key] = item
-        missing = sum(item.source not in held or item.target not in held for item in edges.values())
+                check_edge(given, holdings, allow_missing=allow_missing)
+            if given.type == OVERTURNS and given.kind == RETRACTS:
+                retractions.setdefault(given.source, set()).add(given.target)
+            if known.get(given.key) != given:
+                edges[given.key] = given
+        missing = sum(given.source not in held or given.target not in held for given in edges.values())
         return memories, list(edges.values()), missing
 
     def _put_memories(self, transaction: Transaction, memories: Sequence[Memory]) -> None:
