@@ -48,7 +48,8 @@ def rows(topology):
     result = {}
     for v, caller in enumerate(topology.order):
         start, middle, end = topology.indptr[v], topology.requires_end[v], topology.indptr[v + 1]
-        pair = [(int(topology.order[topology.source[e]]), float(topology.weight[e])) for e in range(start, end)]
+        source = topology.order[topology.source[start:end]].tolist()
+        pair = list(zip(source, topology.weight[start:end].tolist(), strict=True))
         justifications = []
         for e in range(middle, end):
             if topology.opens[e]:

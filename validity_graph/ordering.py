@@ -19,6 +19,8 @@ Array: TypeAlias = NDArray[Any]
 
 #: Up to this many nodes and edges the plain loops are faster than loading the compiler.
 PLAIN_LIMIT = 20_000
+#: ``group_alike`` moves a node by less than this many positions.
+BLOCK = 4096
 
 
 def stable_order(key: Array, previous: Array, count: int) -> Array:
@@ -77,6 +79,20 @@ def topological_level(node_count: int, source: Array, target: Array, by_source: 
         if waiting[v] > 0:
             level[v] = -1
     return level
+
+
+def group_alike(order: Array, first: Array, last: Array, alike: Array) -> None:
+    """Order each ``first:last`` of ``order`` by ``alike`` in place, within blocks of ``BLOCK`` positions.
+
+    ``order`` int32[n]: nodes by position; ``alike`` int32[n].  Ties keep their order.
+    """
+    for i in range(first.size):
+        start = first[i]
+        while start < last[i] - 1:
+            end = min(start + BLOCK, last[i])
+            part = order[start:end].copy()
+            order[start:end] = part[np.argsort(alike[part], kind="mergesort")]
+            start = end
 
 
 def place_edges(target: Array, supports: Array, by_source: Array, rank: Array, indptr: Array,
@@ -200,7 +216,15 @@ def reached_member(indptr: Array, requires_end: Array, source: Array, weight: Ar
     return reached
 
 
-_LOOPS = (stable_order, topological_level, place_edges, sort_supports, sort_parallel, reached_member)
+_LOOPS = (
+    stable_order,
+    topological_level,
+    group_alike,
+    place_edges,
+    sort_supports,
+    sort_parallel,
+    reached_member,
+)
 
 
 @lru_cache(maxsize=1)
