@@ -12,6 +12,7 @@ Knows nothing of records.  Formulas: SEMANTICS section 3; gradient law: section 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,7 @@ def noisy_or_rounds(
     plan = topology if isinstance(topology, Plan) else Plan(topology, device=direct.device)
     weight = _checked(plan, direct, weight)
     shape = direct.shape
-    given = direct.reshape(-1, plan.node_count).t().index_select(0, plan.order)
+    given = direct.reshape(math.prod(shape[:-1]), plan.node_count).t().index_select(0, plan.order)
     report = _Report()
     result: Tensor = _Propagation.apply(given, weight, plan, report)  # type: ignore[no-untyped-call]
     return result.index_select(0, plan.rank).t().reshape(shape), report.rounds, report.converged
@@ -237,3 +238,12 @@ def _settle_cycle(
         if settled and bool(moved <= TOLERANCE):
             return x, rounds, True
     return x, rounds, False
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """Load the torch_geometric layer on first use: it needs a package more than the rest."""
+    if name in ("NoisyOr", "NoisyOrAggregation"):
+        from validity_graph.kernels import message_passing
+
+        return getattr(message_passing, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
