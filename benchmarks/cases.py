@@ -59,18 +59,26 @@ def judge(case: Mapping[str, Any], *, verify: bool) -> Outcome:
     found = graph.check()
     counts = {"hit": 0, "missed": 0, "wrongly_hit": 0, "kept": 0}
     for id, expected in case["expect"].items():
-        outdated = found[id].status is Status.OUTDATED
+        fell = found[id].status is Status.OUTDATED
         name = (
-            ("hit" if outdated else "missed")
-            if expected == "outdated"
-            else ("wrongly_hit" if outdated else "kept")
+            ("hit" if fell else "missed") if expected == "outdated" else ("wrongly_hit" if fell else "kept")
         )
         counts[name] += 1
-    given = (
-        any(item["type"] == "overturns" for item in case["edges"])
-        or "outdated" not in case["expect"].values()
-    )
+    outdated = {id for id, expected in case["expect"].items() if expected == "outdated"}
+    given = outdated <= reached(case["edges"])
     return Outcome(case["id"], case["category"], verify, given, refused, **counts)
+
+
+def reached(edges: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return what the given edges overturn, and what rests on it."""
+    listed = list(edges)
+    found = {item["target"] for item in listed if item["type"] == "overturns"}
+    structure = [item for item in listed if item["type"] in ("requires", "supports")]
+    while True:
+        onward = {item["target"] for item in structure if item["source"] in found}
+        if onward <= found:
+            return found
+        found |= onward
 
 
 def row(name: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:

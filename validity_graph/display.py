@@ -73,9 +73,10 @@ def explanation(found: Explanation, *, text: str) -> None:
     verdict, console = found.verdict, _console()
     console.print(Text.assemble(plain(verdict.id), ": ", plain(text, limit=400)))
     low, high = verdict.interval
+    console.print(f"{verdict.status.value}, {verdict.reason.value.replace('_', ' ')}")
     console.print(
-        f"{verdict.status.value}, {verdict.reason.value.replace('_', ' ')}: invalidity {verdict.invalidity:.3f} "
-        f"(direct {verdict.direct:.3f}, inherited {verdict.inherited:.3f}; between {low:.3f} and {high:.3f})"
+        f"invalidity {verdict.invalidity:.3f}, between {low:.3f} and {high:.3f} "
+        f"(direct {verdict.direct:.3f}, inherited {verdict.inherited:.3f})"
     )
     for path, strength, bottleneck in zip(found.paths, found.strength, found.bottleneck, strict=True):
         console.print(
