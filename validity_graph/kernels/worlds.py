@@ -178,7 +178,8 @@ class _Sampler:
         if jobs == 1:
             return part(0)
         with ThreadPoolExecutor(jobs) as pool:
-            return np.sum(list(pool.map(part, range(jobs))), axis=0)
+            total: NDArray[np.int64] = np.sum(list(pool.map(part, range(jobs))), axis=0)
+        return total
 
 
 def _testimony(
