@@ -259,6 +259,16 @@ def test_shared_evidence_is_counted_once():
     assert exact(topology, evidence, 2) == 0.5
 
 
+def test_a_chain_of_retractions_alternates():
+    count = 2_001
+    said = [(v + 1, v, 1.0, "retracts", v, -1) for v in range(count - 1)]
+    result = worlds(topology_of(count, []), evidence_of(count, said), samples=64)
+    # The last word has force, so the one before it has none, and so on: every memory is spoken against
+    # by the next one, and that counts where the next one has force.
+    assert result.invalidity.tolist() == [float((count - 1 - v) % 2) for v in range(count)]
+    assert exact(topology_of(count, []), evidence_of(count, said), 1) == 1.0
+
+
 def test_reinstatement_and_confirmation():
     topology = topology_of(4, [(0, 1, 1.0, "requires", -1)])
     said = [(2, 0, 1.0, "supersedes", 1, -1)]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from validity_graph.kernels.world_loops import Enumeration, Structure, Testimony, ancestors, mark_failing
+from validity_graph.kernels.world_arrays import Enumeration, Structure, Testimony
+from validity_graph.kernels.world_loops import ancestors, mark_failing
 from validity_graph.topology import Topology
 
 
@@ -85,9 +86,9 @@ def structure_of(graph: Topology | Cone, testimony: Testimony) -> Structure:
 def enumeration_of(structure: Structure, testimony: Testimony) -> tuple[Enumeration, NDArray[np.float64]]:
     """Independent binary coins behind every draw that matters, and their probabilities, float64[coins].
 
-    An edge has a coin where it is uncertain and its absence can make a difference.  A uniform number
-    that is compared with thresholds t1 < t2 < ... has one coin for each: up with t1, then, where the
-    earlier ones are down, with (t2 - t1) / (1 - t1) and so on; it is below t_j where any of the first j is up.
+    An edge has a coin where it is uncertain and its absence can make a difference.  A uniform number that
+    is compared with thresholds t1 < t2 < ... has one coin for each: up with t1, then, where the earlier
+    ones are down, with (t2 - t1) / (1 - t1) and so on; it is below t_j where one of the first j is up.
     """
     edges = structure.source.size
     edge = np.flatnonzero(_matters(structure))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from validity_graph.kernels.world_loops import Testimony
+from validity_graph.kernels.world_arrays import Testimony
 from validity_graph.topology import DirectEvidence
 
 Positions = NDArray[np.int64]
@@ -74,9 +74,10 @@ def testimony_of_edges(evidence: DirectEvidence, rank: Positions, *, nodes: int)
     age = np.concatenate([said.age[against], evidence.age[confirms]])
     clears = np.repeat([0, 1], [against.size, confirms.size])
     order = np.lexsort((clears, -age, target))
+    # One numbering for all uniforms: statements, then confirmations, then trust.
     dial = _dials(said)
-    trust_dial = dial.max(initial=-1) + 1 + confirms.size + _trust_dials(evidence, source)
-    event_dial = np.concatenate([dial[against], dial.max(initial=-1) + 1 + np.arange(confirms.size)])
+    event_dial = np.concatenate([dial[against], dial.size + np.arange(confirms.size)])
+    trust_dial = dial.size + confirms.size + _trust_dials(evidence, source)
     return Testimony(
         trust=_frozen(evidence.trust[source], np.float64),
         retract_indptr=_offsets(number[said.target[retraction]], source.size),
@@ -129,42 +130,48 @@ def _any_of(weight: NDArray[np.float64], start: Positions) -> NDArray[np.float64
 def _force_order(
     needed: Positions, said: _Statements, retraction: Positions, node_count: int
 ) -> tuple[Positions, Positions]:
-    """Sources whose force matters, each after all that retract it, and the retractions of those."""
-    while True:
-        taking = retraction[np.isin(said.target[retraction], needed)]
-        grown = np.union1d(needed, said.source[taking])
-        if grown.size == needed.size:
-            break
-        needed = grown
-    waiting = np.bincount(said.target[taking], minlength=node_count)
-    by_source = taking[np.argsort(said.source[taking], kind="stable")]
-    first = np.searchsorted(said.source[by_source], np.arange(node_count + 1)).tolist()
-    target = said.target[by_source].tolist()
-    order = [int(v) for v in needed if waiting[v] == 0]
-    for u in order:  # grows while it is read
-        for v in target[first[u] : first[u + 1]]:
-            waiting[v] -= 1
-            if waiting[v] == 0:
-                order.append(v)
-    return np.array(order, dtype=np.int64), taking
+    """Return the sources whose force matters, each after all that retract it, and their retractions."""
+    by_target = retraction[np.argsort(said.target[retraction], kind="stable")]
+    first = np.searchsorted(said.target[by_target], np.arange(node_count + 1)).tolist()
+    source = said.source[by_target].tolist()
+    order: list[int] = []
+    known = np.zeros(node_count, dtype=bool)
+    finished = np.zeros(node_count, dtype=bool)
+    # Depth first without recursion: a source is finished once all that retract it are.
+    stack = needed.tolist()
+    while stack:
+        v = stack[-1]
+        if not known[v]:
+            known[v] = True
+            stack += [u for u in source[first[v] : first[v + 1]] if not known[u]]
+            continue
+        stack.pop()
+        if not finished[v]:
+            finished[v] = True
+            order.append(v)
+    return np.array(order, dtype=np.int64), by_target[known[said.target[by_target]]]
 
 
 def _dials(said: _Statements) -> Positions:
-    """Number of the uniform that decides whether each statement is made: shared within a channel."""
-    count = said.target.size
-    own = np.where(said.channel < 0, np.arange(count), -1)
-    key = np.stack([said.target, said.channel, own], axis=1)
-    _, dial = np.unique(key, axis=0, return_inverse=True)
-    return dial.reshape(-1).astype(np.int64)
+    """Return the numbers of the uniforms that decide whether each statement is made: shared within a channel."""
+    dial = np.arange(said.target.size)
+    shared = np.flatnonzero(said.channel >= 0)
+    key = np.stack([said.target[shared], said.channel[shared]], axis=1)
+    _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    dial[shared] = shared[first][group.reshape(-1)]
+    return dial
 
 
 def _trust_dials(evidence: DirectEvidence, source: Positions) -> Positions:
-    """Number of the uniform that decides whether each source is to be trusted: shared within a channel."""
+    """Return the numbers of the uniforms that decide whether each source is to be trusted: shared within a channel."""
     channel = np.full(evidence.trust.size, -1, dtype=np.int64)
     np.maximum.at(channel, evidence.source, evidence.channel)
-    own = np.where(channel[source] < 0, source, -1)
-    _, dial = np.unique(np.stack([channel[source], own], axis=1), axis=0, return_inverse=True)
-    return dial.reshape(-1).astype(np.int64)
+    channel = channel[source]
+    dial = np.arange(source.size)
+    shared = np.flatnonzero(channel >= 0)
+    _, first, group = np.unique(channel[shared], return_index=True, return_inverse=True)
+    dial[shared] = shared[first][group]
+    return dial
 
 
 def _offsets(row: Positions, count: int) -> NDArray[np.int32]:

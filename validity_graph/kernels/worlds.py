@@ -17,18 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from validity_graph.errors import InputError
 from validity_graph.kernels.direct import force
+from validity_graph.kernels.world_arrays import WORDS, Enumeration, Scratch, Structure, Testimony, scratch
+from validity_graph.kernels.world_coins import add_mass, tally
 from validity_graph.kernels.world_cone import Cone, cone_of, enumeration_of, structure_of
-from validity_graph.kernels.world_loops import (
-    WORDS,
-    Enumeration,
-    Scratch,
-    Structure,
-    Testimony,
-    add_mass,
-    evaluate,
-    scratch,
-    tally,
-)
+from validity_graph.kernels.world_loops import evaluate
 from validity_graph.kernels.world_testimony import testimony_of_edges, testimony_of_vector
 from validity_graph.topology import DirectEvidence, Topology
 
