@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from validity_graph.errors import ConflictError, CycleError, ForgottenError, InputError, UnknownMemoryError
 from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPPORTS, Edge, Memory
-from validity_graph.store import Snapshot, StoredMemory, Tombstone
+from validity_graph.store import StoredMemory, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,6 @@ def find_cycle(start: str, following: Mapping[str, Iterable[str]]) -> list[str] 
                 came_from[there] = here
                 waiting.append(there)
     return None
-
-
-def holdings_of(snapshot: Snapshot) -> Holdings:
-    """Return what ``snapshot`` holds, by id."""
-    retractions: dict[str, set[str]] = {}
-    for item in snapshot.edges:
-        if item.type == OVERTURNS and item.kind == RETRACTS:
-            retractions.setdefault(item.source, set()).add(item.target)
-    return Holdings(
-        memories={item.memory.id: item for item in snapshot.memories},
-        tombstones={item.id: item for item in snapshot.tombstones},
-        retractions=retractions,
-    )
 
 
 def support_edges(id: str, supported_by: Iterable[str | tuple[str, ...]]) -> list[Edge]:

@@ -22,7 +22,7 @@ from validity_graph.errors import InputError, ValidityGraphError
 from validity_graph.explain import Thresholds
 from validity_graph.formats import LONGEST_LINE, Record, read_jsonl, write_jsonl
 from validity_graph.graph import Progress, ValidityGraph
-from validity_graph.records import Status, Verdict
+from validity_graph.records import Status, Verdict, parse_time
 
 app = typer.Typer(
     name="validity-graph",
@@ -96,6 +96,7 @@ def check(
     """Judge the memories of JSON lines files, of a database, or of both together."""
     if not files and db is None:
         raise InputError("nothing to check; name a file, - for stdin, or --db")
+    parse_time(as_of, what="--as-of")
     records = [record for name in files or [] for record in _read(name)]
     thresholds = Thresholds(context=min(0.3, threshold), decision=threshold)
     with ValidityGraph.open(db, thresholds=thresholds) as graph:

@@ -22,6 +22,7 @@ from validity_graph.records import (
     OVERTURNS,
     REQUIRES,
     RETRACTS,
+    RULING,
     SUPERSEDES,
     SUPPORTS,
     Edge,
@@ -33,7 +34,6 @@ from validity_graph.topology import DirectEvidence, Topology, build_topology
 #: ``DirectEvidence.kind`` of an edge.
 KIND = {SUPERSEDES: 0, RETRACTS: 1, CONFIRMS: 2}
 #: Prefixes of the pseudo-memories through which rulings and forgetting speak.
-RULING = "ruling:"
 FORGOTTEN = "forgotten:"
 PSEUDO = (RULING, FORGOTTEN)
 

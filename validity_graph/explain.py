@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from validity_graph.encode import RULING, EncodedGraph
+from validity_graph.encode import EncodedGraph
 from validity_graph.records import (
     CONFIRMS,
     RETRACTS,
+    RULING,
     Edge,
     Explanation,
     Hop,

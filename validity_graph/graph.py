@@ -8,6 +8,7 @@ whole before it touches the store and lands in one transaction.
 from __future__ import annotations
 
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,23 +19,22 @@ from validity_graph.admission import (
     Holdings,
     check_edge,
     check_memory,
-    holdings_of,
     located,
     support_edges,
     utf8,
 )
-from validity_graph.encode import PSEUDO, EncodedGraph, encode
+from validity_graph.encode import PSEUDO
 from validity_graph.errors import InputError, UnknownMemoryError
-from validity_graph.explain import Findings, Thresholds, explanation, verdicts
+from validity_graph.explain import Thresholds, explanation
 from validity_graph.formats import Record, placed
-from validity_graph.inference import findings
+from validity_graph.inference import Moment
+from validity_graph.mirror import Mirror, Recorder
 from validity_graph.records import (
     CONFIRMS,
     OVERTURNS,
     REQUIRES,
     RETRACTS,
     SUPERSEDES,
-    SUPPORTS,
     Edge,
     Evidence,
     Explanation,
@@ -46,7 +46,7 @@ from validity_graph.records import (
     probability,
     same_text,
 )
-from validity_graph.store import LogEntry, Snapshot, SQLStore, Store, StoredMemory, Tombstone, Transaction
+from validity_graph.store import NOTHING, LogEntry, Snapshot, SQLStore, Store, StoredMemory, Tombstone
 from validity_graph.verification import Pair, edges_from, pairs_to_ask, without_retraction_cycles
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class ValidityGraph:
         self._clock = clock or (lambda: datetime.now(timezone.utc))
         self._lock = threading.RLock()
         self._as_of: datetime | None = None
-        self._forget_cache()
+        self._read(NOTHING)
 
     @classmethod
     def open(
@@ -135,8 +135,7 @@ class ValidityGraph:
     def __contains__(self, id: str) -> bool:
         """Tell whether a memory of this id is there and not forgotten."""
         with self._lock:
-            self._current()
-            return id in self._holdings.memories
+            return id in self._current().memories
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -217,7 +216,7 @@ class ValidityGraph:
         """Remove one edge.  Raises ``InputError`` where there is none."""
         key = (source, target, type, proposition)
         with self._writing() as transaction:
-            if all(item.key != key for item in self._snapshot.edges):
+            if key not in self._mirror.edges:
                 raise InputError(f"there is no {type} edge {source} -> {target} to remove")
             transaction.drop_edges([key])
             self._log(transaction, "disconnect", source, detail={"target": target, "type": type})
@@ -239,22 +238,27 @@ class ValidityGraph:
         with (pairs done, pairs in all).  Given edges are never replaced.
         """
         with self._lock:
-            snapshot = self._current()
-            pairs = pairs_to_ask(self._index(), snapshot)
+            mirror = self._current()
+            fresh, pairs = pairs_to_ask(self._index(), mirror)
         scored = self._score(pairs, progress)
         with self._writing() as transaction:
-            held = self._holdings.memories
+            mirror = self._mirror
             # Somebody may have written while the verifier was reading.
+            held = mirror.memories
             pairs = [pair for pair in pairs if all(held.get(item.memory.id) == item for item in pair)]
-            current = {(source.memory.id, target.memory.id) for source, target in pairs}
-            given = {item.key for item in self._snapshot.edges}
-            new = [item for item in scored if item.key not in given and (item.source, item.target) in current]
-            edges = without_retraction_cycles(new, given=self._snapshot.edges)
-            transaction.put_asked(current - self._snapshot.asked)
+            asked = {(source.memory.id, target.memory.id) for source, target in pairs}
+            new = [
+                item
+                for item in scored
+                if item.key not in mirror.edges and (item.source, item.target) in asked
+            ]
+            edges = without_retraction_cycles(new, given=mirror.retractions)
+            asked |= {(id, id) for id in fresh if id in held}
+            transaction.put_asked(sorted(asked - mirror.asked))
             transaction.put_edges(edges)
             overturns = sum(item.type == OVERTURNS for item in edges)
             counts = {"pairs": len(pairs), "overturns": overturns, "confirms": len(edges) - overturns}
-            if pairs:
+            if fresh:
                 self._log(transaction, "verify", "", detail=counts)
         return Verification(**counts)
 
@@ -274,11 +278,6 @@ class ValidityGraph:
         """
         with self._writing() as transaction:
             stored = self._stored(id)
-            edges = [
-                item.key
-                for item in self._snapshot.edges
-                if item.target == id or (item.source == id and item.type not in (REQUIRES, SUPPORTS))
-            ]
             grave = Tombstone(
                 id=id,
                 namespace=stored.memory.namespace,
@@ -286,7 +285,7 @@ class ValidityGraph:
                 reason=reason,
                 digest=self._store.digest(same_text(stored.memory)),
             )
-            transaction.bury(grave, edges=edges)
+            transaction.bury(grave, edges=self._mirror.spoken_with(id))
             self._log(transaction, "forget", id, reason=reason)
         self._store.scrub()
 
@@ -299,21 +298,24 @@ class ValidityGraph:
         ``UnknownMemoryError`` for an id that is not there.
         """
         with self._lock:
-            found = self._verdicts(method)
+            found = self._moment().verdicts(method)
             if ids is None:
                 return dict(found)
-            for id in ids:
-                if id not in found:
-                    self._stored(id)
             wanted = set(ids)
+            for id in sorted(wanted - found.keys()):
+                self._stored(id)
             return {id: verdict for id, verdict in found.items() if id in wanted}
 
     def explain(self, id: str, *, paths: int = 3) -> Explanation:
         """Return the verdict on memory ``id`` with its strongest evidence paths, strongest first."""
         with self._lock:
+            self._current()
             self._stored(id)
-            verdict = self._verdicts("noisy_or")[id]
-            return explanation(self._findings("noisy_or"), id, verdict=verdict, count=paths)
+            moment = self._moment()
+            verdict = moment.verdicts("noisy_or").get(id)
+            if verdict is None:
+                raise UnknownMemoryError(f'memory "{id}" was not known yet at that time; ask for a later one')
+            return explanation(moment.findings("noisy_or"), id, verdict=verdict, count=paths)
 
     def as_of(self, time: str | datetime) -> ValidityGraph:
         """Return this graph as it was known at ``time``, for reading only (SEMANTICS law 15)."""
@@ -329,7 +331,7 @@ class ValidityGraph:
     def summary(self, found: Mapping[str, Verdict]) -> dict[str, int]:
         """Return how many of these verdicts have each status, and how many edges act or lie inert."""
         with self._lock:
-            encoded = self._arrays()
+            encoded = self._moment().encoded
         counts = {"memories": len(found)}
         counts |= {status.value: sum(item.status is status for item in found.values()) for status in Status}
         acting = sum(not item.source.startswith(PSEUDO) for item in encoded.structure + encoded.spoken)
@@ -344,12 +346,12 @@ class ValidityGraph:
     def memories(self) -> list[Memory]:
         """Return every memory in arrival order."""
         with self._lock:
-            return [item.memory for item in self._current().memories]
+            return [item.memory for item in self._current().memories.values()]
 
     def edges(self) -> list[Edge]:
         """Return every edge, the inert ones too."""
         with self._lock:
-            return list(self._current().edges)
+            return list(self._current().edges.values())
 
     def history(self, id: str | None = None) -> list[LogEntry]:
         """Return the log of memory ``id``, or of the whole graph, oldest first."""
@@ -366,45 +368,41 @@ class ValidityGraph:
         from validity_graph.layer import annotate
 
         with self._lock:
-            snapshot = self._current()
-            by_sequence = {item.sequence: item.memory for item in snapshot.memories}
+            stored = {item.sequence: item.memory for item in self._current().memories.values()}
             hits = self._index().search(query, k=k, namespace=namespace)
-            found = [(by_sequence[sequence], score) for sequence, score in hits if sequence in by_sequence]
-            return annotate(found, self._verdicts("noisy_or"), mode=mode, query=query)
+            found = [(stored[sequence], score) for sequence, score in hits]
+            return annotate(found, self._moment().verdicts("noisy_or"), mode=mode, query=query)
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _forget_cache(self) -> None:
-        self._snapshot = Snapshot(-1, (), (), (), (), frozenset())
-        self._holdings = Holdings({}, {}, {})
-        self._encoded: EncodedGraph | None = None
-        self._fresh_until: datetime | None = None
-        self._found: dict[str, Findings] = {}
-        self._judged: dict[str, dict[str, Verdict]] = {}
+    def _current(self) -> Mirror:
+        """Return what the store holds now; read again only where somebody else wrote since."""
+        if self._store.revision() != self._mirror.revision:
+            self._read(self._store.snapshot())
+        return self._mirror
 
-    def _current(self) -> Snapshot:
-        """Return what the store holds now; read again only where somebody wrote since."""
-        if self._store.revision() != self._snapshot.revision:
-            self._forget_cache()
-            self._snapshot = self._store.snapshot()
-            self._holdings = holdings_of(self._snapshot)
-        return self._snapshot
+    def _read(self, snapshot: Snapshot) -> None:
+        self._mirror = Mirror(snapshot)
+        self._judged: Moment | None = None
+        self._candidates: CandidateIndex | None = None
 
     @contextmanager
-    def _writing(self) -> Iterator[Transaction]:
-        """Yield a transaction with the cache fresh inside it; a failure leaves the store as it was."""
+    def _writing(self) -> Iterator[Recorder]:
+        """Yield a transaction with the mirror current inside it; a failure leaves both as they were."""
         if self._as_of is not None:
             raise InputError("a graph as of a past time is for reading only; write to the graph it came from")
-        with self._lock, self._store.transaction() as transaction:
-            if transaction.revision() != self._snapshot.revision:
-                self._forget_cache()
-                self._snapshot = transaction.snapshot()
-                self._holdings = holdings_of(self._snapshot)
-            yield transaction
+        with self._lock:
+            with self._store.transaction() as transaction:
+                if transaction.revision() != self._mirror.revision:
+                    self._read(transaction.snapshot())
+                recorder = Recorder(transaction)
+                yield recorder
+            recorder.replay(self._mirror)
+            self._judged = None
 
     def _log(
         self,
-        transaction: Transaction,
+        transaction: Recorder,
         action: str,
         subject: str,
         *,
@@ -434,9 +432,10 @@ class ValidityGraph:
         self, records: Sequence[Record], *, allow_missing: bool, replace: bool, remember: bool
     ) -> tuple[list[Memory], list[Edge], int]:
         """Return the memories and edges that are new, and how many edges wait for a missing memory."""
-        held = dict(self._holdings.memories)
-        retractions = {id: set(targets) for id, targets in self._holdings.retractions.items()}
-        holdings = Holdings(held, self._holdings.tombstones, retractions)
+        mirror = self._mirror
+        held = ChainMap({}, mirror.memories)
+        retractions = ChainMap({}, mirror.retractions)
+        holdings = Holdings(held, mirror.tombstones, retractions)
         memories: list[Memory] = []
         for place, item in placed(records, Memory):
             with located(place):
@@ -444,27 +443,26 @@ class ValidityGraph:
                 if check_memory(item, holdings, digest=digest, replace=replace, remember=remember):
                     memories.append(item)
                     held[item.id] = StoredMemory(0, self._clock(), item)
-        known = {item.key: item for item in self._snapshot.edges}
         edges: dict[tuple[str, str, str, str], Edge] = {}
         for place, given in placed(records, Edge):
             with located(place):
                 check_edge(given, holdings, allow_missing=allow_missing)
             if given.type == OVERTURNS and given.kind == RETRACTS:
-                retractions.setdefault(given.source, set()).add(given.target)
-            if known.get(given.key) != given:
+                retractions[given.source] = retractions.get(given.source, set()) | {given.target}
+            if mirror.edges.get(given.key) != given:
                 edges[given.key] = given
         missing = sum(given.source not in held or given.target not in held for given in edges.values())
         return memories, list(edges.values()), missing
 
-    def _put_memories(self, transaction: Transaction, memories: Sequence[Memory]) -> None:
+    def _put_memories(self, transaction: Recorder, memories: Sequence[Memory]) -> None:
         rows = []
         for item in memories:
-            old = self._holdings.memories.get(item.id)
+            old = self._mirror.memories.get(item.id)
             sequence = self._log(transaction, "add" if old is None else "replace", item.id)
             rows.append(StoredMemory(sequence if old is None else old.sequence, self._clock(), item))
             if old is not None:
                 transaction.drop_asked(item.id)
-            if item.id in self._holdings.tombstones:
+            if item.id in self._mirror.tombstones:
                 transaction.unbury(item.id)
         transaction.put_memories(rows)
 
@@ -473,46 +471,38 @@ class ValidityGraph:
         with self._writing() as transaction:
             self._stored(id)
             sequence = self._log(transaction, action, id, reason=reason, detail={"probability": value})
-            transaction.put_ruling(Ruling("", id, action, value, reason, self._clock(), sequence))
+            transaction.put_ruling(Ruling(id, action, value, reason, self._clock(), sequence))
 
     def _stored(self, id: str) -> StoredMemory:
-        stored = self._holdings.memories.get(id)
+        stored = self._mirror.memories.get(id)
         if stored is None:
-            buried = self._holdings.tombstones.get(id)
+            buried = self._mirror.tombstones.get(id)
             mend = f"it was forgotten on {buried.time:%Y-%m-%d}" if buried else "add it first"
             raise UnknownMemoryError(f'unknown memory "{id}"; {mend}')
         return stored
 
-    def _arrays(self) -> EncodedGraph:
-        snapshot, now = self._current(), self._clock()
-        if self._encoded is None or (self._fresh_until is not None and now >= self._fresh_until):
-            self._found, self._judged = {}, {}
-            self._encoded = encode(snapshot, now=now, as_of=self._as_of)
-            coming = [
-                item.memory.time for item in snapshot.memories if item.memory.time and item.memory.time > now
-            ]
-            self._fresh_until = min(coming, default=None)
-        return self._encoded
-
-    def _findings(self, method: str) -> Findings:
-        encoded = self._arrays()
-        if method not in self._found:
-            self._found[method] = findings(encoded, method)
-        return self._found[method]
-
-    def _verdicts(self, method: str) -> dict[str, Verdict]:
-        findings = self._findings(method)
-        if method not in self._judged:
-            self._judged[method] = verdicts(findings, thresholds=self._thresholds)
-        return self._judged[method]
+    def _moment(self) -> Moment:
+        mirror, now = self._current(), self._clock()
+        if self._judged is None or self._judged.is_over(now):
+            self._judged = Moment(mirror.snapshot(), now=now, as_of=self._as_of, thresholds=self._thresholds)
+        return self._judged
 
     def _index(self) -> CandidateIndex:
         from validity_graph.candidates import CandidateIndex
 
-        index = CandidateIndex()
-        for item in self._current().memories:
-            index.add(item.sequence, item.memory)
-        return index
+        mirror = self._current()
+        if self._candidates is None:
+            self._candidates = CandidateIndex()
+            mirror.touched = {item.sequence for item in mirror.memories.values()}
+        here = {item.sequence: item.memory for item in mirror.memories.values()} if mirror.touched else {}
+        for sequence in sorted(mirror.touched):
+            if sequence in self._candidates:
+                self._candidates.remove(sequence)
+        self._candidates.extend(
+            (sequence, here[sequence]) for sequence in sorted(mirror.touched & here.keys())
+        )
+        mirror.touched = set()
+        return self._candidates
 
     def _score(self, pairs: Sequence[Pair], progress: Progress | None) -> list[Edge]:
         if not pairs:

@@ -25,6 +25,9 @@ MEANINGFUL_TYPES = frozenset({OVERTURNS, CONFIRMS, REQUIRES, SUPPORTS})
 SUPERSEDES = "supersedes"
 RETRACTS = "retracts"
 
+#: Prefix of the names under which rulings appear as sources.
+RULING = "ruling:"
+
 
 class Status(str, Enum):
     """What an agent may do with a memory: use it, use it with care, or not use it as current."""
@@ -165,13 +168,17 @@ class Ruling:
     ``sequence`` is its place in the log; ``time`` when it was given (UTC).
     """
 
-    id: str
     target: str
     action: str
     probability: float
     reason: str
     time: datetime
     sequence: int
+
+    @property
+    def id(self) -> str:
+        """Name under which the ruling appears as a source."""
+        return f"{RULING}{self.sequence}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,10 @@ class Snapshot:
     asked: frozenset[tuple[str, str]]
 
 
+#: What a graph knows before it reads: not even an empty store.
+NOTHING = Snapshot(-1, (), (), (), (), frozenset())
+
+
 class Transaction(Protocol):
     """Writes that land together or not at all."""
 
@@ -489,7 +493,6 @@ def _read_edges(connection: Connection) -> Iterator[Edge]:
 def _read_rulings(connection: Connection) -> Iterator[Ruling]:
     for row in connection.execute(sa.select(ruling).order_by(ruling.c.sequence)):
         yield Ruling(
-            id=f"ruling:{row.sequence}",
             target=row.target,
             action=row.action,
             probability=row.probability,

@@ -6,14 +6,15 @@ Candidates propose, the verifier scores, and a score over the evidence floor bec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from validity_graph.admission import find_cycle
+from validity_graph.mirror import Mirror
 from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPERSEDES, Edge, Evidence
-from validity_graph.store import Snapshot, StoredMemory
+from validity_graph.store import StoredMemory
 
 if TYPE_CHECKING:
     from validity_graph.candidates import CandidateIndex
@@ -27,17 +28,17 @@ CONFIRMATION_FLOOR = 0.5
 Pair = tuple[StoredMemory, StoredMemory]
 
 
-def pairs_to_ask(index: CandidateIndex, snapshot: Snapshot) -> list[Pair]:
-    """Return the (source, target) pairs that are worth verifying and were not asked yet.
+def pairs_to_ask(index: CandidateIndex, mirror: Mirror) -> tuple[list[str], list[Pair]]:
+    """Return the memories that were not looked at yet, and the pairs with them that are worth verifying.
 
-    A memory that was asked about before only meets memories that arrived since.
+    A memory that was looked at has the pair (id, id) among those asked; it only meets what came since.
     """
-    by_sequence = {item.sequence: item for item in snapshot.memories}
-    met = {id for pair in snapshot.asked for id in pair}
-    # A memory without partners stays unmet and is looked up again, which asks the verifier nothing.
-    fresh = [item.sequence for item in snapshot.memories if item.memory.id not in met]
-    pairs = [(by_sequence[source], by_sequence[target]) for source, target in index.pairs(fresh)]
-    return [pair for pair in pairs if (pair[0].memory.id, pair[1].memory.id) not in snapshot.asked]
+    fresh = [item for id, item in mirror.memories.items() if (id, id) not in mirror.asked]
+    by_sequence = {item.sequence: item for item in mirror.memories.values()}
+    proposed = index.pairs([item.sequence for item in fresh])
+    pairs = [(by_sequence[source], by_sequence[target]) for source, target in proposed]
+    new = [pair for pair in pairs if (pair[0].memory.id, pair[1].memory.id) not in mirror.asked]
+    return [item.memory.id for item in fresh], new
 
 
 def edges_from(pairs: Sequence[Pair], scores: Scores) -> list[Edge]:
@@ -65,16 +66,15 @@ def edges_from(pairs: Sequence[Pair], scores: Scores) -> list[Edge]:
     return edges
 
 
-def without_retraction_cycles(new: Iterable[Edge], *, given: Iterable[Edge]) -> list[Edge]:
+def without_retraction_cycles(new: Iterable[Edge], *, given: Mapping[str, set[str]]) -> list[Edge]:
     """Return ``new`` with each retraction that would close a cycle turned into a supersession.
+
+    ``given`` maps a source to what it retracts already.
 
     Among memories without times the order of arrival can run in a circle with event times; a scored
     edge must not make the graph unusable.
     """
-    following: dict[str, set[str]] = {}
-    for item in given:
-        if item.type == OVERTURNS and item.kind == RETRACTS:
-            following.setdefault(item.source, set()).add(item.target)
+    following = {id: set(targets) for id, targets in given.items()}
     kept = []
     for item in new:
         if item.kind == RETRACTS:
