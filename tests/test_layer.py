@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 
 from validity_graph.errors import InputError
 from validity_graph.layer import EVALUATION_ONLY, Mode, annotate, attach, context_note, validity
-from validity_graph.records import Memory, Reason, Source, Status, Verdict
+from validity_graph.records import Hop, Memory, Reason, Source, Status, Verdict
 
 PAPER_FIELDS = (
     "gold,gold_ids,is_current,is_latest,is_stale,stale,answer,answer_text,ce_score,mxbai_score,"
     "teacher_score,gpt_label,entity_id,slot_id"
 ).split(",")
+
+
+def route(*ids):
+    return tuple(Hop(left, right, "requires", 0.9) for left, right in zip(ids, ids[1:], strict=False))
 
 
 @st.composite
@@ -33,7 +37,7 @@ def verdicts(draw, id):
         inherited=draw(st.floats(0, 1)),
         interval=(0.0, invalidity),
         sources=tuple(Source(f"s{k}", 0.5) for k in range(draw(st.integers(0, 4)))),
-        path=tuple(f"p{k}" for k in range(draw(st.integers(0, 4)))),
+        hops=route(*(f"p{k}" for k in range(draw(st.integers(0, 4))))),
     )
 
 
@@ -138,7 +142,17 @@ def test_contract_output_leaks_no_evaluation_only_field_and_leaves_the_input_alo
     assert not keys_in(attached) & set(PAPER_FIELDS)
     assert not keys_in([asdict(item) for item in annotate(found, judged, mode=mode)]) & set(PAPER_FIELDS)
     assert (results, found, judged) == before
-    shown = {"status", "invalidity", "direct", "inherited", "reason", "sources", "path", "context_note"}
+    shown = {
+        "status",
+        "invalidity",
+        "direct",
+        "inherited",
+        "reason",
+        "sources",
+        "path",
+        "hops",
+        "context_note",
+    }
     assert all(shown <= set(item["validity"]) for item in attached if item["validity"])
     json.dumps(attached, allow_nan=False)
 
@@ -153,7 +167,7 @@ def test_a_note_is_written_exactly_where_something_is_wrong(verdict):
 def test_notes_name_who_and_tell_inherited_from_direct():
     sources = (Source("m3", 0.9),)
     direct = Verdict(
-        "m1", Status.OUTDATED, Reason.SUPERSEDED, 0.93, 0.93, 0.0, (0.9, 0.93), sources, ("m3", "m1")
+        "m1", Status.OUTDATED, Reason.SUPERSEDED, 0.93, 0.93, 0.0, (0.9, 0.93), sources, route("m3", "m1")
     )
     assert context_note(direct) == "Outdated (0.93): superseded by m3."
     inherited = Verdict(
@@ -165,7 +179,7 @@ def test_notes_name_who_and_tell_inherited_from_direct():
         0.4,
         (0.4, 0.4),
         sources,
-        ("m3", "m1", "m2"),
+        route("m3", "m1", "m2"),
     )
     assert context_note(inherited) == (
         "Possibly outdated (0.40): rests on something that fell with m3. "

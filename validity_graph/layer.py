@@ -132,7 +132,7 @@ def validity(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as plain metadata: only these keys, so that nothing else can leak.
 
     ``status``, ``reason``, ``invalidity``, ``direct``, ``inherited``, ``interval``, ``sources`` (id and
-    score), ``path``, ``bottleneck``, ``inferred`` and ``context_note``.
+    score), ``path``, ``hops`` (each with its weight), ``bottleneck``, ``inferred`` and ``context_note``.
     """
     return {
         "status": verdict.status.value,
@@ -143,6 +143,10 @@ def validity(verdict: Verdict) -> dict[str, Any]:
         "interval": list(verdict.interval),
         "sources": [{"id": source.id, "score": source.score} for source in verdict.sources],
         "path": list(verdict.path),
+        "hops": [
+            {"source": hop.source, "target": hop.target, "type": hop.type, "weight": hop.weight}
+            for hop in verdict.hops
+        ],
         "bottleneck": verdict.bottleneck,
         "inferred": verdict.inferred,
         "context_note": context_note(verdict),
