@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from synthetic.pairs_templates import functional, polar, situations, tasks, units
+from synthetic.pairs_templates import cross, functional, polar, situations, tasks, units
 from synthetic.pairs_templates.casting import Cast
 from synthetic.pairs_templates.catalogue import HELD_OUT_LANGUAGES, Split
 from synthetic.pairs_templates.rendering import SPEAKER
@@ -32,9 +32,9 @@ COMPOUND_SHARE = 0.12
 UNRELATED_SHARE = 0.06
 BUILDERS: tuple[tuple[str, Builder, float], ...] = (
     ("functional", functional.build, 0.31), ("polar", polar.build, 0.20), ("situation", situations.build, 0.20),
-    ("todo", tasks.build_todo, 0.09), ("list", tasks.build_list, 0.08), ("number", units.build, 0.12),
+    ("todo", tasks.build_todo, 0.09), ("list", tasks.build_list, 0.08), ("number", units.build, 0.11), ("cross", cross.build, 0.06),
 )
-LANGUAGES = {"en": 0.68, "es": 0.06, "de": 0.06, "fr": 0.06, "zh": 0.06, "ja": 0.06, "pt": 0.02}
+LANGUAGES = {"en": 0.67, "es": 0.06, "de": 0.06, "fr": 0.06, "zh": 0.07, "ja": 0.07}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Knows names and languages, no meaning.  ``Cast.render`` is the only way in which
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,6 +25,22 @@ TRAIN_SHARE_FIRST = 0.55
 SHARE_USER = 0.08
 
 
+CONTRACTIONS = {
+    "es": ((r"\bde el\b", "del"), (r"\ba el\b", "al")),
+    "fr": ((r"\bde le\b", "du"), (r"\bde les\b", "des"), (r"\bà le\b", "au"),
+           (r"\b([dD])e (?=[aeiouéèœAEIOU])", r"\1'")),
+    "it": ((r"\bdi il\b", "del"), (r"\ba il\b", "al"), (r"\bda il\b", "dal")),
+    "pt": ((r"\bde o\b", "do"), (r"\bde a\b", "da"), (r"\bem o\b", "no"), (r"\bem a\b", "na")),
+}
+
+
+def contract(sentence: str, lang: str) -> str:
+    """``sentence`` with the obligatory contractions of the Romance languages ("de el" -> "del")."""
+    for pattern, short in CONTRACTIONS.get(lang, ()):
+        sentence = re.sub(pattern, short, sentence)
+    return sentence
+
+
 @dataclass(frozen=True)
 class Cast:
     """The randomness, the split, the language and the person of one scene."""
@@ -38,7 +55,7 @@ class Cast:
         """Plain sentence of ``template``, with a random past ``{year}`` and an earlier ``{year0}``."""
         year = self.rng.randint(1996, 2021)
         known = {"year": str(year), "year0": str(year - self.rng.randint(1, 9)), **slots}
-        return fill(template.text, known, person or self.person, self.rng)
+        return contract(fill(template.text, known, person or self.person, self.rng), self.lang)
 
     def choose(self, pool: tuple[Template, ...]) -> Template | None:
         """A random template, or None where this split holds none."""

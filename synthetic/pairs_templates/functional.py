@@ -158,7 +158,7 @@ def source_of(stage: Stage, role: str) -> Source | None:
     return _own(stage, "p" if role == "past_b" else role)
 
 
-def _targets(stage: Stage, others: list[Section]) -> list[Target]:
+def targets_of(stage: Stage, others: list[Section]) -> list[Target]:
     """Earlier sentences: the state, itself an update, about somebody else, about something else, about the past."""
     rng, lang = stage.cast.rng, stage.cast.lang
     held = frozenset({stage.value["a"]})
@@ -222,4 +222,4 @@ def build(rng: random.Random, split: Split, lang: str) -> Scene | None:
               and (not entities or entity in s.values["x"])]
     roles = [*rng.sample(OVERTURNING, 3), *rng.sample(KEEPING, 4)]
     sources = [source for role in roles if (source := source_of(stage, role)) is not None]
-    return Scene(section.domain, tuple(sources), tuple(_targets(stage, others)))
+    return Scene(section.domain, tuple(sources), tuple(targets_of(stage, others)))

@@ -42,7 +42,7 @@ def _claims(role: str, x: str, y: str) -> tuple[Claim, ...]:
     return table[role]
 
 
-def _source(cast: Cast, words: list[Section], role: str, items: dict[str, str], keys: tuple[str, str]) -> Source | None:
+def source_of(cast: Cast, words: list[Section], role: str, items: dict[str, str], keys: tuple[str, str]) -> Source | None:
     pool = tuple(template for section in words for template in section.pick(role))
     template = cast.choose(pool)
     if template is None:
@@ -53,7 +53,7 @@ def _source(cast: Cast, words: list[Section], role: str, items: dict[str, str], 
     return Source(text, template.id, _claims(role, *keys), cast.lang)
 
 
-def _targets(cast: Cast, words: list[Section], items: dict[str, str], keys: tuple[str, str]) -> list[Target]:
+def targets_of(cast: Cast, words: list[Section], items: dict[str, str], keys: tuple[str, str]) -> list[Target]:
     x, y = keys
     found: list[Target] = []
 
@@ -93,9 +93,9 @@ def build(rng: random.Random, split: Split, lang: str) -> Scene | None:
     cast = cast_for(rng, split, lang)
     items, keys = {"x": x, "y": y}, (f"{cast.person.name}:{x}", f"{cast.person.name}:{y}")
     roles = [*QUADRUPLE, *rng.sample(EXTRA, 3)]
-    made = [(role, _source(cast, usable, role, items, keys)) for role in roles]
+    made = [(role, source_of(cast, usable, role, items, keys)) for role in roles]
     sources = tuple(source for _, source in made if source is not None)
-    targets = tuple(_targets(cast, usable, items, keys))
+    targets = tuple(targets_of(cast, usable, items, keys))
     core = [i for i, source in enumerate(sources) if any(source is s for r, s in made if r in QUADRUPLE)]
     poles = [j for j, target in enumerate(targets) if target.relation == "main"]
     return Scene(shelf.domain, sources, targets, tuple((i, j) for i in core for j in poles))

@@ -91,12 +91,21 @@ def casual(sentence: str, rng: random.Random) -> str:
     return sentence
 
 
+def _buried(sentence: str, noise: Mapping[str, Sequence[str]], rng: random.Random) -> str:
+    """A long message with ``sentence`` somewhere in its middle."""
+    before = rng.sample(list(noise["before"]), min(3, len(noise["before"])))
+    after = rng.sample(list(noise["after"]), min(3, len(noise["after"])))
+    return " ".join([*before[: rng.randint(1, 3)], sentence, *after[: rng.randint(1, 3)]])
+
+
 def dress(sentence: str, noise: Mapping[str, Sequence[str]], rng: random.Random, *, amount: float) -> str:
     """``sentence`` with an opener, chat sentences before or after it, or a log stamp, ``amount`` of the time."""
     sentence = casual(sentence, rng)
     if rng.random() > amount:
         return sentence
     style = rng.random()
+    if style > 0.92 and noise.get("before") and noise.get("after"):
+        return _buried(sentence, noise, rng)
     if style < 0.40 and noise.get("open"):
         opener = rng.choice(noise["open"])
         joined = as_clause(sentence) + sentence[len(sentence.rstrip(".!。！")):] if opener.endswith(",") else sentence
