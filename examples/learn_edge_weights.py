@@ -22,13 +22,16 @@ def learn(*, seed: int = 0) -> torch.Tensor:
     invalid = layer(direct, edge_index, true_weight, supports=supports)
     observed = torch.binomial(torch.full_like(invalid, 5000), invalid, generator=generator) / 5000
     logit = torch.zeros(7, requires_grad=True)
-    optimizer = torch.optim.Adam([logit], lr=0.1)
-    for _ in range(300):
-        predicted = layer(direct, edge_index, logit.sigmoid(), supports=supports).clamp(1e-6, 1 - 1e-6)
-        loss = torch.nn.functional.binary_cross_entropy(predicted, observed)
+    optimizer = torch.optim.LBFGS([logit], max_iter=50, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
         optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        predicted = layer(direct, edge_index, logit.sigmoid(), supports=supports).clamp(1e-6, 1 - 1e-6)
+        difference = torch.nn.functional.binary_cross_entropy(predicted, observed)
+        difference.backward()
+        return difference
+
+    optimizer.step(loss)
     return logit.detach().sigmoid()
 
 

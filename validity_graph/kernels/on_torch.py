@@ -209,35 +209,56 @@ def _settle_cycle(
     """Return ``(values (k, B) float64, rounds, settled)`` of a level's components.
 
     Outer iteration X upwards from 0, inner iteration Y downwards from 1; requirements and the supports
-    of members that no premise reaches read X, the other supports read Y.  SEMANTICS section 3, Cycles.
+    of members that no premise reaches read X, the other supports read Y.  Each (component, evidence
+    vector) goes its own way through both and stops on its own, so that the result does not depend on what
+    it is batched with.  SEMANTICS section 3, Cycles.
     """
     block = cycle.block
     weights = all_weights.part(block).double()
     given = direct[cycle.member].double()
-    outer_requirement, outer_support = (
-        state[block.requirement.source].double(),
-        state[block.support.source].double(),
-    )
-    live = _live(cycle, weights, (outer_requirement, outer_support), given).to(given.dtype)
-    if not live.any():
-        return live, 0, True
-    reads_y = (cycle.inner_support & reached[block.support_target])[:, None]
-    inner_requirement, inner_support = cycle.inner_requirement[:, None], cycle.inner_support[:, None]
-    coupled = bool(reads_y.any())
-    x, rounds = torch.zeros_like(given), 0
-    while rounds < MAX_ROUNDS:
-        requirement_value = torch.where(inner_requirement, x[cycle.local_requirement], outer_requirement)
-        from_x = torch.where(inner_support, x[cycle.local_support], outer_support)
-        y, settled = live, False
-        while not settled and rounds < MAX_ROUNDS:
-            support_value = torch.where(reads_y, y[cycle.local_support], from_x)
-            following = live * combine(given, factors(block, weights, requirement_value, support_value))
-            settled = not coupled or bool((following - y).abs().max() <= TOLERANCE)
-            y, rounds = following, rounds + 1
-        moved, x = (y - x).abs().max(), y
-        if settled and bool(moved <= TOLERANCE):
-            return x, rounds, True
-    return x, rounds, False
+    outer_requirement = state[block.requirement.source].double()
+    outer_support = state[block.support.source].double()
+    moving = _live(cycle, weights, (outer_requirement, outer_support), given)
+    live = moving.to(given.dtype)
+    reads_y = cycle.inner_support & reached[block.support_target]
+    single = ~_any_of_component(cycle, block.support_target[reads_y])
+    x, y, inner_done, rounds = torch.zeros_like(given), live, moving, 0
+    while rounds < MAX_ROUNDS and bool(moving.any()):
+        requirement_value = torch.where(
+            cycle.inner_requirement[:, None], x[cycle.local_requirement], outer_requirement
+        )
+        support_value = torch.where(cycle.inner_support[:, None], x[cycle.local_support], outer_support)
+        support_value = torch.where(reads_y[:, None], y[cycle.local_support], support_value)
+        following = live * _following(block, weights, given, requirement_value, support_value)
+        inner_done = moving & ((_largest(cycle, (following - y).abs()) <= TOLERANCE) | single)
+        y = torch.where(moving, following, y)
+        done = inner_done & (_largest(cycle, (y - x).abs()) <= TOLERANCE)
+        x = torch.where(inner_done, y, x)
+        y = torch.where(inner_done, live, y)
+        moving = moving & ~done
+        rounds += 1
+    # What is cut off inside the inner iteration answers with its last Y, as the other kernels do.
+    return torch.where(moving & ~inner_done, y, x), rounds, not bool(moving.any())
+
+
+def _following(
+    block: Block, weights: Weights, direct: Tensor, requirement_value: Tensor, support_value: Tensor
+) -> Tensor:
+    return combine(direct, factors(block, weights, requirement_value, support_value))
+
+
+def _largest(cycle: Cycle, value: Tensor) -> Tensor:
+    """Replace ``value`` ``(k, B)`` >= 0 by the largest of its component, per evidence vector."""
+    index = cycle.component[:, None].expand_as(value)
+    largest = torch.zeros_like(value[: len(cycle.ranges)]).scatter_reduce(0, index, value, "amax")
+    return largest[cycle.component]
+
+
+def _any_of_component(cycle: Cycle, member: Tensor) -> Tensor:
+    """Bool ``(k, 1)``: some of ``member`` (positions) are in the member's component."""
+    found = torch.zeros(len(cycle.ranges), dtype=torch.bool, device=cycle.component.device)
+    found[cycle.component[member]] = True
+    return found[cycle.component][:, None]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

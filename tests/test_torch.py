@@ -1,0 +1,417 @@
+"""Propagation in torch: agrees with the definition, gradients against differences of plain Python."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import mean_field
+
+from validity_graph import kernels
+from validity_graph.errors import InputError
+from validity_graph.kernels import on_numpy, on_torch
+from validity_graph.kernels.message_passing import NoisyOr, NoisyOrAggregation
+from validity_graph.kernels.torch_plan import Plan
+from validity_graph.testing import dependency_graphs
+from validity_graph.topology import build_topology
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+#: 0 and 1, where dividing by a factor fails, and points between.
+CORNERS = st.sampled_from([0.0, 1.0, 0.25, 0.7])
+STEP = 1e-4
+
+
+@st.composite
+def batches(draw, graphs, values=CORNERS):
+    """A graph with evidence vectors (B, n) and weights (m,) from ``values``, and a cotangent (B, n)."""
+    graph = draw(graphs)
+    count = draw(st.integers(1, 3))
+
+    def vector(size):
+        return draw(st.lists(values, min_size=size, max_size=size))
+
+    direct = np.array([vector(graph.node_count) for _ in range(count)])
+    cotangent = np.random.default_rng(draw(st.integers(0, 999))).normal(size=direct.shape)
+    return graph, direct, np.array(vector(graph.source.size)), cotangent
+
+
+def topology_of(graph, weight, dtype=np.float64):
+    return build_topology(
+        graph.node_count,
+        source=graph.source,
+        target=graph.target,
+        weight=weight,
+        supports=graph.supports,
+        justification=graph.justification,
+        premise=graph.premise,
+        dtype=dtype,
+    )
+
+
+def order_of(topology, graph):
+    order = on_torch.edge_order(
+        topology,
+        source=graph.source,
+        target=graph.target,
+        supports=graph.supports,
+        justification=graph.justification,
+    )
+    return torch.as_tensor(order)
+
+
+def oracle_edges(graph, weight):
+    role = np.where(graph.supports, "supports", "requires")
+    return list(
+        zip(
+            graph.source.tolist(),
+            graph.target.tolist(),
+            weight,
+            role.tolist(),
+            graph.justification.tolist(),
+            strict=True,
+        )
+    )
+
+
+def gradient_of(function, direct, weight, cotangent):
+    """Gradients of ``sum(cotangent * function)`` by torch, as numpy."""
+    direct = torch.tensor(direct, requires_grad=True)
+    weight = torch.tensor(weight, requires_grad=True)
+    total = (function(direct, weight) * torch.as_tensor(cotangent)).sum()
+    return [part.numpy() for part in torch.autograd.grad(total, [direct, weight])]
+
+
+def central_differences(function, point, cotangent):
+    """Central differences of ``sum(cotangent * function(point))`` by each entry of ``point``."""
+    result = np.zeros_like(point)
+    for place in np.ndindex(point.shape):
+        sides = []
+        for sign in (STEP, -STEP):
+            moved = point.copy()
+            moved[place] += sign
+            sides.append((np.array(function(moved)) * cotangent).sum())
+        result[place] = (sides[0] - sides[1]) / (2 * STEP)
+    return result
+
+
+def assert_gradients(torch_function, plain, direct, weight, cotangent):
+    by_direct, by_weight = gradient_of(torch_function, direct, weight, cotangent)
+    expected = central_differences(lambda d: plain(d, weight), direct, cotangent)
+    np.testing.assert_allclose(by_direct, expected, atol=1e-6, rtol=1e-6)
+    expected = central_differences(lambda w: plain(direct, w), weight, cotangent)
+    np.testing.assert_allclose(by_weight, expected, atol=1e-6, rtol=1e-6)
+
+
+# --- values ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@given(batch=batches(dependency_graphs(cyclic=True)))
+@settings(max_examples=60, deadline=None)
+def test_a_batch_equals_the_definition_column_by_column(device, batch):
+    graph, direct, weight, _ = batch
+    topology = topology_of(graph, weight)
+    found = on_torch.noisy_or(topology, torch.tensor(direct, device=device)).cpu().numpy()
+    for row, vector in zip(found, direct, strict=True):
+        expected = kernels.propagate(topology, vector, backend="numpy")
+        np.testing.assert_allclose(row, expected.invalidity, atol=1e-12)
+    assert found.min() >= 0.0
+    assert found.max() <= 1.0
+
+
+@given(batch=batches(dependency_graphs(cyclic=True)))
+@settings(max_examples=30, deadline=None)
+def test_single_precision_is_close_to_double(batch):
+    graph, direct, weight, _ = batch
+    found = on_torch.noisy_or(
+        topology_of(graph, weight, np.float32), torch.tensor(direct, dtype=torch.float32)
+    )
+    assert found.dtype == torch.float32
+    expected = on_torch.noisy_or(topology_of(graph, weight), torch.tensor(direct))
+    # Loops of certain supports jump where their last reason turns certain; there rounding decides.
+    if (expected.sum(1) > 0).all() and not np.isin(weight, [1.0]).any():
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-5)
+
+
+@given(graph=dependency_graphs(cyclic=True))
+@settings(max_examples=40, deadline=None)
+def test_the_array_contract_of_the_other_kernels(graph):
+    topology = graph.topology()
+    direct = graph.direct[topology.order]
+    invalidity, rounds, converged = on_torch.settle(topology, direct)
+    expected, expected_rounds, expected_converged = on_numpy.noisy_or(topology, direct)
+    np.testing.assert_allclose(invalidity, expected, atol=1e-12)
+    assert (rounds, converged) == (expected_rounds, expected_converged)
+    np.testing.assert_allclose(
+        on_torch.inherited(topology, expected),
+        kernels.inherited(topology, expected[topology.rank], backend="numpy")[topology.order],
+        atol=1e-12,
+    )
+
+
+@given(batch=batches(dependency_graphs(cyclic=True)))
+@settings(max_examples=30, deadline=None)
+def test_weights_in_the_callers_order_replace_the_topologys(batch):
+    graph, direct, weight, _ = batch
+    replaced = topology_of(graph, np.full(weight.size, 0.5))
+    expected = on_torch.noisy_or(topology_of(graph, weight), torch.tensor(direct))
+    found = on_torch.noisy_or(
+        Plan(replaced), torch.tensor(direct), weight=torch.tensor(weight)[order_of(replaced, graph)]
+    )
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-12)
+
+
+def test_any_number_of_leading_axes():
+    topology = chain(3, 0.5)
+    direct = torch.zeros(2, 4, 3, dtype=torch.float64)
+    direct[1, 2, 0] = 1.0
+    found = on_torch.noisy_or(topology, direct)
+    assert found.shape == (2, 4, 3)
+    assert found[1, 2].tolist() == [1.0, 0.5, 0.25]
+    assert found.sum() == 1.75
+    assert on_torch.noisy_or(topology, direct[1, 2]).tolist() == [1.0, 0.5, 0.25]
+
+
+def chain(size, weight):
+    return build_topology(
+        size,
+        source=np.arange(size - 1),
+        target=np.arange(1, size),
+        weight=np.full(size - 1, weight),
+        supports=np.zeros(size - 1, dtype=bool),
+        justification=np.full(size - 1, -1),
+        dtype=np.float64,
+    )
+
+
+def star(size, weight, *, supports):
+    return build_topology(
+        size + 1,
+        source=np.arange(size),
+        target=np.full(size, size),
+        weight=np.full(size, weight),
+        supports=np.full(size, supports),
+        justification=np.full(size, -1),
+        dtype=np.float64,
+    )
+
+
+# --- gradients ---------------------------------------------------------------------------------------
+
+
+@given(batch=batches(dependency_graphs(max_nodes=5, max_edges=8)))
+@settings(max_examples=60, deadline=None)
+def test_gradients_equal_central_differences(batch):
+    graph, direct, weight, cotangent = batch
+    topology = topology_of(graph, weight)
+    order = order_of(topology, graph)
+
+    def plain(direct, weight):
+        # A polynomial: it can be evaluated a step outside [0, 1].
+        edges = oracle_edges(graph, weight)
+        return [mean_field(graph.node_count, edges, row, premise=graph.premise.tolist()) for row in direct]
+
+    assert_gradients(
+        lambda d, w: on_torch.noisy_or(topology, d, weight=w[order]), plain, direct, weight, cotangent
+    )
+
+
+def plain_fixpoint(graph, direct, weight):
+    """Iterate the formula of section 3 to rest; only where it contracts, so that there is one fixpoint."""
+    value = np.zeros(graph.node_count)
+    for _ in range(400):
+        following = np.zeros_like(value)
+        for v in range(graph.node_count):
+            kept, groups = 1.0, {}
+            for e in np.flatnonzero(graph.target == v):
+                if not graph.supports[e]:
+                    kept *= 1 - weight[e] * value[graph.source[e]]
+                elif not graph.premise[v]:
+                    name = graph.justification[e] if graph.justification[e] >= 0 else ("own", e)
+                    absent, holds = groups.get(name, (1.0, 1.0))
+                    held = holds * (1 - weight[e] * value[graph.source[e]])
+                    groups[name] = (absent * (1 - weight[e]), held)
+            lost = np.prod([a + 1 - h for a, h in groups.values()]) - np.prod([a for a, _ in groups.values()])
+            following[v] = 1 - (1 - direct[v]) * kept * (1 - lost)
+        if np.abs(following - value).max() < 1e-15:
+            break
+        value = following
+    return value
+
+
+@given(
+    batch=batches(
+        dependency_graphs(max_nodes=4, max_edges=7, cyclic=True), values=st.sampled_from([0.0, 0.1, 0.2])
+    ),
+    certain=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_gradients_equal_central_differences_around_cycles(batch, certain):
+    graph, direct, weight, cotangent = batch
+    if certain:
+        direct = np.where(direct > 0.15, 1.0, direct)
+    topology = topology_of(graph, weight)
+    order = order_of(topology, graph)
+    assert_gradients(
+        lambda d, w: on_torch.noisy_or(topology, d, weight=w[order]),
+        lambda d, w: [plain_fixpoint(graph, row, w) for row in d],
+        direct,
+        weight,
+        cotangent,
+    )
+
+
+@pytest.mark.parametrize("supports", [False, True])
+def test_two_certain_causes(supports):
+    topology = star(2, 1.0, supports=supports)
+    direct = torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    weight = torch.tensor([1.0, 1.0], dtype=torch.float64, requires_grad=True)
+    on_torch.noisy_or(topology, direct, weight=weight)[2].backward()
+    if supports:
+        # l = w_1 d_1 * w_2 d_2 + w_1 d_1 (1 - w_2) + (1 - w_1) w_2 d_2 at d = w = 1.
+        assert direct.grad.tolist() == [1.0, 1.0, 0.0]
+        assert weight.grad.tolist() == [0.0, 0.0]
+    else:
+        # 1 - (1 - w_1 d_1)(1 - w_2 d_2): each is idle while the other is certain.
+        assert direct.grad.tolist() == [0.0, 0.0, 0.0]
+        assert weight.grad.tolist() == [0.0, 0.0]
+
+
+def test_an_infinite_derivative_is_announced():
+    # Two memories require each other for certain: any evidence at all fells both.
+    topology = build_topology(
+        2,
+        source=[0, 1],
+        target=[1, 0],
+        weight=[1.0, 1.0],
+        supports=[False, False],
+        justification=[-1, -1],
+        dtype=np.float64,
+    )
+    direct = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    result = on_torch.noisy_or(topology, direct)
+    assert result.tolist() == [0.0, 0.0]
+    with pytest.warns(RuntimeWarning, match="derivative is infinite"):
+        result.sum().backward()
+
+
+def test_a_deep_chain_keeps_its_gradient():
+    topology = chain(2000, 0.999)
+    weight = torch.tensor(topology.weight, requires_grad=True)
+    direct = torch.zeros(2000, dtype=torch.float64)
+    direct[0] = 1.0
+    last = on_torch.noisy_or(topology, direct, weight=weight)[-1]
+    last.backward()
+    assert last.item() == pytest.approx(0.999**1999, rel=1e-9)
+    np.testing.assert_allclose(weight.grad.numpy(), 0.999**1998, rtol=1e-9)
+
+
+@pytest.mark.parametrize("supports", [False, True])
+def test_a_wide_star_keeps_its_gradient(supports):
+    size = 100_000
+    topology = star(size, 1.0, supports=supports)
+    direct = torch.full((size + 1,), 0.0 if not supports else 1.0, dtype=torch.float64)
+    direct[size] = 0.0
+    direct.requires_grad_()
+    hub = on_torch.noisy_or(topology, direct)[-1]
+    hub.backward()
+    assert hub.item() == (1.0 if supports else 0.0)
+    np.testing.assert_allclose(direct.grad[:size].numpy(), 1.0)
+
+
+# --- torch_geometric ---------------------------------------------------------------------------------
+
+
+@given(batch=batches(dependency_graphs()))
+@settings(max_examples=40, deadline=None)
+def test_the_layer_equals_the_kernel_on_acyclic_graphs(batch):
+    graph, direct, weight, cotangent = batch
+    topology = topology_of(graph, weight)
+    order = order_of(topology, graph)
+    layer = NoisyOr(rounds=graph.node_count)
+    edge_index = torch.as_tensor(np.stack([graph.source, graph.target]).astype(np.int64))
+
+    def by_layer(direct, weight):
+        return layer(
+            direct.T,
+            edge_index,
+            weight,
+            supports=torch.as_tensor(graph.supports),
+            justification=torch.as_tensor(graph.justification),
+            premise=torch.as_tensor(graph.premise),
+        ).T
+
+    def by_kernel(direct, weight):
+        return on_torch.noisy_or(topology, direct, weight=weight[order])
+
+    found = by_layer(torch.tensor(direct), torch.tensor(weight))
+    expected = by_kernel(torch.tensor(direct), torch.tensor(weight))
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-12)
+    for one, other in zip(
+        gradient_of(by_layer, direct, weight, cotangent),
+        gradient_of(by_kernel, direct, weight, cotangent),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_one_round_carries_one_edge_far():
+    edge_index = torch.tensor([[0, 1], [1, 2]])
+    direct = torch.tensor([1.0, 0.0, 0.0])
+    weight = torch.tensor([0.5, 0.5])
+    assert NoisyOr()(direct, edge_index, weight).tolist() == [1.0, 0.5, 0.0]
+    assert NoisyOr(rounds=2)(direct, edge_index, weight).tolist() == [1.0, 0.5, 0.25]
+    with pytest.raises(InputError, match="rounds=0"):
+        NoisyOr(rounds=0)
+
+
+@given(
+    values=st.lists(st.tuples(CORNERS, st.integers(0, 3)), min_size=1, max_size=12),
+    dim=st.sampled_from([0, 1, -1]),
+)
+@settings(max_examples=40, deadline=None)
+def test_aggregation_by_index_and_by_pointer(values, dim):
+    x = torch.tensor([[value, 1 - value] for value, _ in values], dtype=torch.float64)
+    index = torch.tensor([group for _, group in values])
+    expected = torch.tensor(
+        [[1 - np.prod([1 - row[k].item() for row, g in zip(x, index, strict=True) if g == group])
+          for k in range(2)] for group in range(4)],
+        dtype=torch.float64,
+    )  # fmt: skip
+    shaped = x if dim == 0 else x.T
+    found = NoisyOrAggregation()(shaped, index, dim_size=4, dim=dim)
+    torch.testing.assert_close(found if dim == 0 else found.T, expected)
+    order = torch.argsort(index, stable=True)
+    pointer = torch.cat([torch.zeros(1, dtype=torch.int64), torch.bincount(index, minlength=4).cumsum(0)])
+    torch.testing.assert_close(NoisyOrAggregation()(x[order], ptr=pointer, dim=0), expected)
+
+
+def test_the_example_recovers_its_weights():
+    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "learn_edge_weights.py"))
+    error = (example["learn"]() - example["true_weight"]).abs().max().item()
+    assert error < 0.05
+
+
+# --- bad input ---------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused():
+    topology = chain(3, 0.5)
+    good = torch.zeros(3, dtype=torch.float64)
+    with pytest.raises(InputError, match=r"last axis must be 3"):
+        on_torch.noisy_or(topology, torch.zeros(2, dtype=torch.float64))
+    with pytest.raises(InputError, match=r"dtype torch.int64"):
+        on_torch.noisy_or(topology, torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(InputError, match=r"each of 2 edges"):
+        on_torch.noisy_or(topology, good, weight=torch.ones(3, dtype=torch.float64))
+    with pytest.raises(InputError, match=r"weight is torch.float32"):
+        on_torch.noisy_or(topology, good, weight=torch.ones(2))
+    with pytest.raises(InputError, match="not the edges"):
+        on_torch.edge_order(
+            topology, source=[0, 0], target=[1, 2], supports=[False, False], justification=[-1, -1]
+        )
