@@ -365,8 +365,12 @@ def _pairs(name: str) -> Iterator[dict[str, Any]]:
             yield {"id": number} | pair
 
 
+def _builtins(document: object) -> Any:  # noqa: ANN401  dicts, lists and scalars
+    return msgspec.to_builtins(document, enc_hook=list)  # an evidence path is a sequence
+
+
 def _print_json(document: object) -> None:
-    typer.echo(json.dumps(msgspec.to_builtins(document), ensure_ascii=False, indent=1))
+    typer.echo(json.dumps(_builtins(document), ensure_ascii=False, indent=1))
 
 
 __all__ = ["Progress", "app", "main"]

@@ -8,6 +8,7 @@ supports.  Its strength is the product of its weights, its bottleneck the weakes
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from validity_graph.records import (
     Edge,
     Explanation,
     Hop,
+    Path,
     Reason,
     Source,
     Status,
@@ -85,8 +87,8 @@ def explanation(findings: Findings, id: str, *, verdict: Verdict, count: int) ->
     return Explanation(
         verdict=verdict,
         paths=tuple(paths),
-        strength=tuple(math.prod(hop.weight for hop in path) for path in paths),
-        bottleneck=tuple(min(hop.weight for hop in path) for path in paths),
+        strength=tuple(path.strength for path in paths),
+        bottleneck=tuple(path.bottleneck for path in paths),
     )
 
 
@@ -117,39 +119,70 @@ def contributions(findings: Findings) -> dict[int, dict[int, tuple[float, Edge]]
     return found
 
 
-def strongest_paths(findings: Findings, target: int, *, count: int) -> list[tuple[Hop, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The end of a path, from node ``v`` on: the edge that leaves v, and the tail behind it."""
+
+    v: int
+    edge: int
+    behind: _Tail | None
+
+    def holds(self, v: int) -> bool:
+        """Whether the path runs through node v already."""
+        here: _Tail | None = self
+        while here is not None:
+            if here.v == v:
+                return True
+            here = here.behind
+        return False
+
+
+def strongest_paths(findings: Findings, target: int, *, count: int) -> list[Path]:
     """Return up to ``count`` strongest loop-free evidence paths to node ``target``, strongest first.
 
     A best-first search backwards over the cone that settles each node at most ``count`` times, so it is
     linear in the cone's edges times ``count``, with a heap's logarithm.
     """
-    spoken = contributions(findings)
-    into = _structure_into(findings)
+    encoded = findings.encoded
+    spoken, into, circular = contributions(findings), _structure_into(findings), _circular(encoded)
     settled: dict[int, int] = defaultdict(int)
-    found: list[tuple[Hop, ...]] = []
-    order = 0
-    waiting: list[tuple[float, int, int, tuple[Hop, ...], Hop | None]] = [(0.0, order, target, (), None)]
+    found: list[Path] = []
+    ticket = itertools.count()
+    waiting: list[tuple[float, int, int, _Tail | None, Path | None]] = [(0.0, 0, target, None, None)]
     while waiting and len(found) < count:
-        cost, _, v, tail, evidence = heapq.heappop(waiting)
-        if evidence is not None:
-            found.append((evidence, *tail))
+        cost, _, v, tail, start = heapq.heappop(waiting)
+        if start is not None:
+            found.append(_joined(encoded, start, tail))
             continue
         settled[v] += 1
         if settled[v] > count:
             continue
         for score, edge in spoken.get(v, {}).values():
-            order += 1
-            heapq.heappush(waiting, (cost + _cost(score), order, v, tail, _hop(edge, weight=score)))
-        visited = {findings.encoded.number[hop.target] for hop in tail} | {v}
+            entry = (cost + _cost(score), next(ticket), v, tail, Path(_hop(edge, weight=score)))
+            heapq.heappush(waiting, entry)
         for e in into.get(v, ()):
-            u = int(findings.encoded.source[e])
-            if u not in visited:
-                order += 1
-                step = (_hop(findings.encoded.structure[e]), *tail)
-                heapq.heappush(
-                    waiting, (cost + _cost(float(findings.encoded.weight[e])), order, u, step, None)
-                )
+            u = int(encoded.source[e])
+            # Only inside a component can a path come back to where it was.
+            if u in circular and (u == v or (tail is not None and tail.holds(u))):
+                continue
+            step = cost + _cost(float(encoded.weight[e]))
+            heapq.heappush(waiting, (step, next(ticket), u, _Tail(v, e, tail), None))
     return found
+
+
+def _joined(encoded: EncodedGraph, start: Path, tail: _Tail | None) -> Path:
+    path = start
+    while tail is not None:
+        path = Path(_hop(encoded.structure[tail.edge]), path)
+        tail = tail.behind
+    return path
+
+
+def _circular(encoded: EncodedGraph) -> set[int]:
+    """Nodes inside a strongly connected component of more than one."""
+    topology = encoded.topology
+    spans = zip(topology.component_start, topology.component_end, strict=True)
+    return {int(v) for start, end in spans for v in topology.order[start:end]}
 
 
 def _verdict(
@@ -165,7 +198,7 @@ def _verdict(
     inherited = 1.0 - (1.0 - float(findings.requirement[v])) * (1.0 - float(findings.support[v]))
     path = forest.path(v)
     ranked = sorted(spoken.items(), key=lambda item: (-item[1][0], item[0]))
-    strength = math.prod(hop.weight for hop in path) if path else 0.0
+    strength = path.strength if isinstance(path, Path) else 0.0
     return Verdict(
         id=encoded.ids[v],
         status=thresholds.status(invalidity),
@@ -225,6 +258,7 @@ class _Forest:
             for v, sources in self._spoken.items()
             if sources
         }
+        self._paths: dict[int, Path] = {}
         self._before = self._run()
         self._mixed = self._reached_by_support()
 
@@ -260,16 +294,24 @@ class _Forest:
     def requires_only(self, v: int) -> bool:
         return v not in self._mixed
 
-    def path(self, v: int) -> tuple[Hop, ...]:
+    def path(self, v: int) -> Path | tuple[()]:
         if self._before[v] < 0:
             return ()
-        hops: list[Hop] = []
-        while (u := int(self._before[v])) != self._origin:
-            hops.append(_hop(self._findings.encoded.structure[self._edge[u, v]]))
-            v = u
-        _, (score, edge) = self._best[v]
-        hops.append(_hop(edge, weight=score))
-        return tuple(reversed(hops))
+        steps = [v]
+        while steps[-1] not in self._paths and (u := int(self._before[steps[-1]])) != self._origin:
+            steps.append(u)
+        # The last step is known, or the evidence speaks there.
+        for v in reversed(steps):
+            if v not in self._paths:
+                self._paths[v] = self._lengthened(v)
+        return self._paths[steps[0]]
+
+    def _lengthened(self, v: int) -> Path:
+        u = int(self._before[v])
+        if u == self._origin:
+            _, (score, edge) = self._best[v]
+            return Path(_hop(edge, weight=score))
+        return Path(_hop(self._findings.encoded.structure[self._edge[u, v]]), self._paths[u])
 
 
 def _structure_into(findings: Findings) -> dict[int, list[int]]:

@@ -7,11 +7,11 @@ they are implemented.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Any
+from typing import Any, overload
 
 from validity_graph.errors import InputError
 
@@ -201,6 +201,57 @@ class Hop:
     inferred: bool = False
 
 
+class Path(Sequence[Hop]):
+    """An evidence path, from what speaks to the memory that falls, as a sequence of hops.
+
+    Paths share their beginnings, so that all paths of a graph together take room for one hop a memory.
+    ``strength`` is the product of the weights, ``bottleneck`` the weakest of them (SEMANTICS section 6).
+    """
+
+    __slots__ = ("_before", "_hop", "_length", "bottleneck", "strength")
+
+    def __init__(self, hop: Hop, before: Path | None = None) -> None:
+        """Lengthen ``before`` by ``hop``, or start with it."""
+        self._hop = hop
+        self._before = before
+        self._length: int = 1 if before is None else before._length + 1
+        self.strength: float = hop.weight if before is None else before.strength * hop.weight
+        self.bottleneck: float = hop.weight if before is None else min(before.bottleneck, hop.weight)
+
+    def __len__(self) -> int:
+        """Return the number of hops."""
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> Hop: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Hop]: ...
+    def __getitem__(self, place: int | slice) -> Hop | Sequence[Hop]:
+        """Return one hop, or several."""
+        return tuple(self)[place]
+
+    def __iter__(self) -> Iterator[Hop]:
+        """Yield the hops from the evidence on."""
+        hops = []
+        here: Path | None = self
+        while here is not None:
+            hops.append(here._hop)
+            here = here._before
+        return reversed(hops)
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the hops are the same."""
+        return isinstance(other, Path) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Hash by the hops."""
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Show the path as people write it."""
+        return self[0].source + "".join(f" -{hop.type} {hop.weight:.2f}-> {hop.target}" for hop in self)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How far one memory has become invalid, and through what.
@@ -218,17 +269,18 @@ class Verdict:
     inherited: float
     interval: tuple[float, float]
     sources: tuple[Source, ...] = ()
-    hops: tuple[Hop, ...] = ()
+    hops: Path | tuple[()] = ()
 
     @property
     def path(self) -> tuple[str, ...]:
         """Ids from the evidence to this memory, empty where nothing speaks against it."""
-        return (self.hops[0].source, *(hop.target for hop in self.hops)) if self.hops else ()
+        hops = tuple(self.hops)
+        return (hops[0].source, *(hop.target for hop in hops)) if hops else ()
 
     @property
     def bottleneck(self) -> float:
         """The weakest hop of the path, 1 where there is none (SEMANTICS section 6)."""
-        return min((hop.weight for hop in self.hops), default=1.0)
+        return self.hops.bottleneck if isinstance(self.hops, Path) else 1.0
 
     @property
     def inferred(self) -> bool:
@@ -240,11 +292,11 @@ class Verdict:
 class Explanation:
     """The strongest evidence paths to one memory, strongest first.
 
-    ``paths[k]`` is a tuple of hops that starts at the evidence; ``strength[k]`` is the product of its
+    ``paths[k]`` starts at the evidence; ``strength[k]`` is the product of its
     weights and ``bottleneck[k]`` its weakest one (SEMANTICS section 6).
     """
 
     verdict: Verdict
-    paths: tuple[tuple[Hop, ...], ...]
+    paths: tuple[Path, ...]
     strength: tuple[float, ...]
     bottleneck: tuple[float, ...]
