@@ -27,6 +27,7 @@ RANK = {
     "compiled": 0,
     "records": 1,
     "ordering": 1,
+    "schema": 1,
     "store": 2,
     "formats": 2,
     "topology": 2,

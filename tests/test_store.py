@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validity_graph import StoreError, ValidityGraph, store
+from validity_graph import StoreError, ValidityGraph, schema
 from validity_graph.records import Edge, Evidence, Memory
 from validity_graph.store import SQLStore, StoredMemory
 
@@ -101,11 +101,11 @@ def test_an_older_schema_is_lifted_step_by_step(tmp_path, monkeypatch):
     steps = []
 
     def step(connection):
-        steps.append(store.setting.name)
+        steps.append(schema.setting.name)
         connection.exec_driver_sql("ALTER TABLE memory ADD COLUMN mood TEXT")
 
-    monkeypatch.setattr(store, "SCHEMA_VERSION", store.SCHEMA_VERSION + 1)
-    monkeypatch.setattr(store, "MIGRATIONS", {store.SCHEMA_VERSION - 1: step})
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+    monkeypatch.setattr(schema, "MIGRATIONS", {schema.SCHEMA_VERSION - 1: step})
     assert len(ValidityGraph.open(path)) == 1
     assert len(ValidityGraph.open(path)) == 1
     assert steps == ["setting"]
@@ -120,8 +120,8 @@ def test_a_failed_migration_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "SCHEMA_VERSION", store.SCHEMA_VERSION + 1)
-        patch.setattr(store, "MIGRATIONS", {store.SCHEMA_VERSION - 1: step})
+        patch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+        patch.setattr(schema, "MIGRATIONS", {schema.SCHEMA_VERSION - 1: step})
         with pytest.raises(ZeroDivisionError):
             SQLStore(path)
     with sqlite3.connect(path) as connection:

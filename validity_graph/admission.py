@@ -6,22 +6,62 @@ are SEMANTICS sections 1, 2 and 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from validity_graph.errors import ConflictError, CycleError, ForgottenError, InputError, UnknownMemoryError
-from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPPORTS, Edge, Memory
+from validity_graph.formats import Record, placed
+from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPPORTS, Edge, Memory, same_text
 from validity_graph.store import StoredMemory, Tombstone
+
+#: Arrival of a memory that asks to enter; only what is stored has one.
+NEVER = datetime.max.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """What the graph holds when a record asks to enter; ``retractions`` maps a source to its targets."""
 
-    memories: Mapping[str, StoredMemory]
+    memories: MutableMapping[str, StoredMemory]
     tombstones: Mapping[str, Tombstone]
-    retractions: Mapping[str, set[str]]
+    retractions: MutableMapping[str, set[str]]
+
+
+def admit(
+    records: Sequence[Record],
+    holdings: Holdings,
+    *,
+    digest: Callable[[str], str],
+    allow_missing: bool,
+    replace: bool,
+    remember: bool,
+) -> tuple[list[Memory], list[Edge]]:
+    """Return the memories and edges to write, the later of two records of one edge only.
+
+    Memories come first, so that an edge may stand before its ends.  ``digest`` is the store's, by which a
+    forgotten text is recognised.  Raises as ``check_memory`` and ``check_edge`` do, with the place in front.
+    """
+    held = ChainMap[str, StoredMemory]({}, holdings.memories)
+    retractions = ChainMap[str, set[str]]({}, holdings.retractions)
+    wider = Holdings(held, holdings.tombstones, retractions)
+    memories: list[Memory] = []
+    for place, item in placed(records, Memory):
+        with located(place):
+            key = digest(same_text(item)) if holdings.tombstones else ""
+            if check_memory(item, wider, digest=key, replace=replace, remember=remember):
+                memories.append(item)
+                held[item.id] = StoredMemory(0, NEVER, item)
+    edges: dict[tuple[str, str, str, str], Edge] = {}
+    for place, given in placed(records, Edge):
+        with located(place):
+            check_edge(given, wider, allow_missing=allow_missing)
+        if given.type == OVERTURNS and given.kind == RETRACTS:
+            retractions[given.source] = retractions.get(given.source, set()) | {given.target}
+        edges[given.key] = given
+    return memories, list(edges.values())
 
 
 def check_memory(new: Memory, holdings: Holdings, *, digest: str, replace: bool, remember: bool) -> bool:

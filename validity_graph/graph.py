@@ -8,25 +8,20 @@ whole before it touches the store and lands in one transaction.
 from __future__ import annotations
 
 import threading
-from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from validity_graph.admission import (
     Holdings,
-    check_edge,
-    check_memory,
-    located,
     support_edges,
     utf8,
 )
 from validity_graph.encode import PSEUDO
 from validity_graph.errors import InputError, UnknownMemoryError
 from validity_graph.explain import Thresholds, explanation
-from validity_graph.formats import Record, placed
+from validity_graph.formats import Record
 from validity_graph.inference import Moment
 from validity_graph.mirror import Mirror, Recorder
 from validity_graph.records import (
@@ -38,10 +33,12 @@ from validity_graph.records import (
     Edge,
     Evidence,
     Explanation,
+    Intake,
     Memory,
     Ruling,
     Status,
     Verdict,
+    Verification,
     parse_time,
     probability,
     same_text,
@@ -56,24 +53,6 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], datetime]
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What one ``verify`` did: pairs asked, edges made by type."""
-
-    pairs: int
-    overturns: int
-    confirms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Intake:
-    """What one ``ingest`` did: new memories and edges, and edges that wait for a missing memory."""
-
-    memories: int
-    edges: int
-    missing: int
 
 
 class ValidityGraph:
@@ -417,42 +396,25 @@ class ValidityGraph:
         self, records: Sequence[Record], *, allow_missing: bool, replace: bool, remember: bool
     ) -> Intake:
         with self._writing() as transaction:
-            memories, edges, missing = self._admit(
-                records, allow_missing=allow_missing, replace=replace, remember=remember
+            holdings = Holdings(self._mirror.memories, self._mirror.tombstones, self._mirror.retractions)
+            memories, edges = admit(
+                records,
+                holdings,
+                digest=self._store.digest,
+                allow_missing=allow_missing,
+                replace=replace,
+                remember=remember,
             )
             self._put_memories(transaction, memories)
+            edges = [item for item in edges if self._mirror.edges.get(item.key) != item]
+            here = self._mirror.memories.keys() | {item.id for item in memories}
+            missing = sum(not {item.source, item.target} <= here for item in edges)
             transaction.put_edges(edges)
             for item in edges:
                 self._log(
                     transaction, "connect", item.source, detail={"target": item.target, "type": item.type}
                 )
         return Intake(memories=len(memories), edges=len(edges), missing=missing)
-
-    def _admit(
-        self, records: Sequence[Record], *, allow_missing: bool, replace: bool, remember: bool
-    ) -> tuple[list[Memory], list[Edge], int]:
-        """Return the memories and edges that are new, and how many edges wait for a missing memory."""
-        mirror = self._mirror
-        held = ChainMap({}, mirror.memories)
-        retractions = ChainMap({}, mirror.retractions)
-        holdings = Holdings(held, mirror.tombstones, retractions)
-        memories: list[Memory] = []
-        for place, item in placed(records, Memory):
-            with located(place):
-                digest = self._store.digest(same_text(item)) if holdings.tombstones else ""
-                if check_memory(item, holdings, digest=digest, replace=replace, remember=remember):
-                    memories.append(item)
-                    held[item.id] = StoredMemory(0, self._clock(), item)
-        edges: dict[tuple[str, str, str, str], Edge] = {}
-        for place, given in placed(records, Edge):
-            with located(place):
-                check_edge(given, holdings, allow_missing=allow_missing)
-            if given.type == OVERTURNS and given.kind == RETRACTS:
-                retractions[given.source] = retractions.get(given.source, set()) | {given.target}
-            if mirror.edges.get(given.key) != given:
-                edges[given.key] = given
-        missing = sum(given.source not in held or given.target not in held for given in edges.values())
-        return memories, list(edges.values()), missing
 
     def _put_memories(self, transaction: Recorder, memories: Sequence[Memory]) -> None:
         rows = []

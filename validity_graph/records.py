@@ -300,3 +300,21 @@ class Explanation:
     paths: tuple[Path, ...]
     strength: tuple[float, ...]
     bottleneck: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What one ``verify`` did: pairs asked, edges made by type."""
+
+    pairs: int
+    overturns: int
+    confirms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What one ``ingest`` did: new memories and edges, and edges that wait for a missing memory."""
+
+    memories: int
+    edges: int
+    missing: int
