@@ -170,6 +170,39 @@ def strongest_paths(findings: Findings, target: int, *, count: int) -> list[Path
     return found
 
 
+def widest_path(findings: Findings, target: int) -> Path | tuple[()]:
+    """Return the evidence path to node ``target`` whose weakest hop is strongest; empty without evidence.
+
+    Its ``bottleneck`` is the credit of the best explanation, the operator of [PRM] Eq. 8 on the graph
+    (SEMANTICS section 6).  Among equally wide ones a short one.  Best first, each node settled once:
+    linear in the cone's edges, with a heap's logarithm.
+    """
+    encoded = findings.encoded
+    spoken, into = contributions(findings), _structure_into(findings)
+    settled: set[int] = set()
+    ticket = itertools.count()
+    waiting: list[tuple[float, int, int, int, _Tail | None, Path | None]] = [
+        (-1.0, 0, next(ticket), target, None, None)
+    ]
+    while waiting:
+        width, hops, _, v, tail, start = heapq.heappop(waiting)
+        if start is not None:
+            return _joined(encoded, start, tail)
+        if v in settled:
+            continue
+        settled.add(v)
+        best = max(spoken.get(v, {}).values(), key=lambda item: item[0], default=None)
+        if best is not None:
+            entry = (max(width, -best[0]), hops + 1, next(ticket), v, tail, Path(_hop(best[1], weight=best[0])))
+            heapq.heappush(waiting, entry)
+        for e in into.get(v, ()):
+            u = int(encoded.source[e])
+            if u not in settled:
+                step = max(width, -float(encoded.weight[e]))
+                heapq.heappush(waiting, (step, hops + 1, next(ticket), u, _Tail(v, e, tail), None))
+    return ()
+
+
 def _joined(encoded: EncodedGraph, start: Path, tail: _Tail | None) -> Path:
     path = start
     while tail is not None:
@@ -245,8 +278,7 @@ class _Forest:
         self._findings = findings
         self._spoken = spoken
         encoded = findings.encoded
-        live = (findings.invalidity[encoded.source] > 0.0) & (encoded.weight > 0.0)
-        self._live = np.flatnonzero(live)
+        self._live = _live(findings)
         self._origin = encoded.node_count
         self._edge: dict[tuple[int, int], int] = {}
         for e in self._live:
@@ -314,10 +346,26 @@ class _Forest:
         return Path(_hop(self._findings.encoded.structure[self._edge[u, v]]), self._paths[u])
 
 
+def acting(encoded: EncodedGraph) -> NDArray[np.bool_]:
+    """Which structure edges take part in propagation, ``(edges,)``: all but supports of a premise."""
+    topology = encoded.topology
+    row = topology.rank[encoded.target]
+    has_support = topology.requires_end[row] < topology.indptr[row + 1]
+    taken: NDArray[np.bool_] = ~encoded.supports | has_support
+    return taken
+
+
+def _live(findings: Findings) -> NDArray[np.int64]:
+    """Structure edges over which invalidity comes."""
+    encoded = findings.encoded
+    failing = findings.invalidity[encoded.source] > 0.0
+    return np.flatnonzero(failing & (encoded.weight > 0.0) & acting(encoded))
+
+
 def _structure_into(findings: Findings) -> dict[int, list[int]]:
     encoded = findings.encoded
     into: dict[int, list[int]] = defaultdict(list)
-    for e in np.flatnonzero((findings.invalidity[encoded.source] > 0.0) & (encoded.weight > 0.0)):
+    for e in _live(findings):
         into[int(encoded.target[e])].append(int(e))
     return into
 

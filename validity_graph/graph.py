@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from validity_graph.admission import (
     Holdings,
+    admit,
     support_edges,
     utf8,
 )
