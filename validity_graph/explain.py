@@ -191,9 +191,8 @@ def widest_path(findings: Findings, target: int) -> Path | tuple[()]:
         if v in settled:
             continue
         settled.add(v)
-        best = max(spoken.get(v, {}).values(), key=lambda item: item[0], default=None)
-        if best is not None:
-            entry = (max(width, -best[0]), hops + 1, next(ticket), v, tail, Path(_hop(best[1], weight=best[0])))
+        for score, edge in spoken.get(v, {}).values():
+            entry = (max(width, -score), hops + 1, next(ticket), v, tail, Path(_hop(edge, weight=score)))
             heapq.heappush(waiting, entry)
         for e in into.get(v, ()):
             u = int(encoded.source[e])
