@@ -14,7 +14,7 @@ from oracle import mean_field
 
 from validity_graph import kernels
 from validity_graph.errors import InputError
-from validity_graph.kernels import on_numpy, on_torch
+from validity_graph.kernels import on_numpy, on_torch, torch_arrays
 from validity_graph.kernels.message_passing import NoisyOr, NoisyOrAggregation
 from validity_graph.kernels.torch_plan import Plan
 from validity_graph.testing import dependency_graphs
@@ -143,12 +143,15 @@ def test_single_precision_is_close_to_double(batch):
 def test_the_array_contract_of_the_other_kernels(graph):
     topology = graph.topology()
     direct = graph.direct[topology.order]
-    invalidity, rounds, converged = on_torch.settle(topology, direct)
+    invalidity, rounds, converged = torch_arrays.noisy_or(topology, direct)
     expected, expected_rounds, expected_converged = on_numpy.noisy_or(topology, direct)
     np.testing.assert_allclose(invalidity, expected, atol=1e-12)
     assert (rounds, converged) == (expected_rounds, expected_converged)
+    out = np.empty_like(invalidity)
+    assert torch_arrays.noisy_or(topology, direct, out=out)[0] is out
+    np.testing.assert_array_equal(out, invalidity)
     np.testing.assert_allclose(
-        on_torch.inherited(topology, expected),
+        torch_arrays.inherited(topology, expected),
         kernels.inherited(topology, expected[topology.rank], backend="numpy")[topology.order],
         atol=1e-12,
     )

@@ -62,24 +62,6 @@ def noisy_or_rounds(
     return result.index_select(0, plan.rank).t().reshape(shape), report.rounds, report.converged
 
 
-def settle(topology: Topology, direct: NDArray[np.floating]) -> tuple[NDArray[np.floating], int, bool]:
-    """``on_numpy.noisy_or`` by this kernel: arrays ``[n]`` in and out, internal numbering."""
-    values = direct.astype(topology.weight.dtype)[topology.rank]
-    result, rounds, converged = noisy_or_rounds(topology, torch.from_numpy(values))
-    return result.numpy()[topology.order], rounds, converged
-
-
-def inherited(topology: Topology, invalidity: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return what each memory inherits from ``invalidity`` [n], as ``on_numpy.inherited``."""
-    plan = Plan(topology)
-    state = torch.from_numpy(np.array(invalidity, dtype=np.float64))[:, None]
-    weights = Weights.of(plan, torch.from_numpy(topology.weight.astype(np.float64)))
-    block = Block(slice(None), plan.requirement, plan.support, plan.justification, slice(None))
-    parts = factors(block, weights, state[plan.requirement.source], state[plan.support.source])
-    result: NDArray[np.float64] = parts.inherited[:, 0].numpy()
-    return result
-
-
 def edge_order(
     topology: Topology,
     *,
