@@ -153,7 +153,7 @@ def _force_order(
 
 
 def _dials(said: _Statements) -> Positions:
-    """Return the numbers of the uniforms that decide whether each statement is made: shared within a channel."""
+    """Return the numbers of the uniforms that decide on each statement: shared within a channel."""
     dial = np.arange(said.target.size)
     shared = np.flatnonzero(said.channel >= 0)
     key = np.stack([said.target[shared], said.channel[shared]], axis=1)
@@ -163,7 +163,7 @@ def _dials(said: _Statements) -> Positions:
 
 
 def _trust_dials(evidence: DirectEvidence, source: Positions) -> Positions:
-    """Return the numbers of the uniforms that decide whether each source is to be trusted: shared within a channel."""
+    """Return the numbers of the uniforms that decide on trust in each source: shared within a channel."""
     channel = np.full(evidence.trust.size, -1, dtype=np.int64)
     np.maximum.at(channel, evidence.source, evidence.channel)
     channel = channel[source]
