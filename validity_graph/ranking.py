@@ -30,13 +30,16 @@ BoolArray = NDArray[np.bool_]
 #: BM25's saturation and length normalisation: the textbook values.
 SATURATION = 1.2
 LENGTH_WEIGHT = 0.75
-#: Inverse document frequency is squared, as in a tf-idf dot product: conversational filler ("used to",
-#: "speaking of") is moderately rare in a small store and would drown the one word that matters.
-RARITY_POWER = 2.0
+#: Inverse document frequency is raised beyond the square of a tf-idf dot product: conversational filler
+#: ("used to", "speaking of") is moderately rare in a small store and would drown the one word that matters.
+RARITY_POWER = 2.5
 #: Reciprocal-rank constant, and the share of the embedding beside BM25's 1: the nearest memory in meaning
 #: always gets a place, the eighth nearest only with words in common.
 RANK_OFFSET = 5.0
-EMBEDDING_SHARE = 0.5
+EMBEDDING_SHARE = 0.45
+#: How much the scores of the newest memory gain over those of the oldest when targets are chosen: of several
+#: versions of a fact, the latest is the one that a change speaks about.
+RECENCY_GAIN = 0.3
 #: How many places of each ranking enter the fusion, as a multiple of the cap.
 DEPTH = 8
 #: Sources ranked at once, and cells of their score matrix: they bound the memory that a batch takes.
@@ -262,7 +265,13 @@ class Shard:
         return rank
 
     def choose(
-        self, allowed: BoolArray, scores: Sequence[FloatArray], *, recency: IntArray, cap: int
+        self,
+        allowed: BoolArray,
+        scores: Sequence[FloatArray],
+        *,
+        recency: IntArray,
+        cap: int,
+        recency_gain: float = RECENCY_GAIN,
     ) -> dict[int, float]:
         """Return the best ``cap`` texts' memories among the allowed slots: sequence -> fused score.
 
@@ -274,8 +283,10 @@ class Shard:
         np.maximum.at(latest, np.asarray(self.row.values)[slots], recency[slots])
         rows = np.flatnonzero(latest >= 0)
         fused = np.zeros(len(rows))
+        age = np.argsort(np.argsort(latest[rows])) / max(1, len(rows) - 1)  # 0 oldest, 1 newest
+        gain = (1.0 + recency_gain * age).astype(np.float32)
         for score, share in zip(scores, (1.0, EMBEDDING_SHARE), strict=False):
-            best = _best(score[rows], latest[rows], depth=DEPTH * cap)
+            best = _best(score[rows] * gain, latest[rows], depth=DEPTH * cap)
             fused[best] += share / (RANK_OFFSET + np.arange(len(best)))
         fused *= RANK_OFFSET / (1.0 + EMBEDDING_SHARE)
         found: dict[int, float] = {}
