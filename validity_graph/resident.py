@@ -16,7 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 from validity_graph import kernels, ordering
 from validity_graph.errors import InputError
 from validity_graph.kernels import adjacency, cone
-from validity_graph.kernels.adjacency import EDGES, IN_USED, NODES, OUT_USED, STALLED, TOP_LEVEL, State
+from validity_graph.kernels.adjacency import (
+    EDGES,
+    IN_USED,
+    NODES,
+    OUT_USED,
+    STALLED,
+    TOP_LEVEL,
+    Edges,
+    State,
+)
 from validity_graph.topology import Topology, build_topology
 
 #: Node and edge numbers and places in the pools fit in 31 bits.
@@ -27,8 +36,17 @@ _LEVEL_LIMIT = 1 << 30
 _BY_NODE = ("node", "invalidity", "direct")
 _IN_POOL = ("source", "weight", "opens", "justification", "edge")
 _SCRATCH = ("heap", "stack", "place", "trail", "group", "dirty", "changed")
-_DTYPE = {"counter": np.int64, "node": adjacency.NODE, "invalidity": np.float64, "direct": np.float64,
-          "weight": np.float64, "opens": np.uint8, "justification": np.int64, "heap": np.int64}
+#: Of the arrays that are not int32.
+_DTYPE: dict[str, Any] = {
+    "counter": np.int64,
+    "node": adjacency.NODE,
+    "invalidity": np.float64,
+    "direct": np.float64,
+    "weight": np.float64,
+    "opens": np.uint8,
+    "justification": np.int64,
+    "heap": np.int64,
+}
 
 
 class ResidentGraph:
@@ -49,8 +67,16 @@ class ResidentGraph:
 
     @classmethod
     def from_arrays(
-        cls, node_count: int, *, source: ArrayLike, target: ArrayLike, weight: ArrayLike, supports: ArrayLike,
-        justification: ArrayLike, premise: ArrayLike | None = None, direct: ArrayLike | None = None,
+        cls,
+        node_count: int,
+        *,
+        source: ArrayLike,
+        target: ArrayLike,
+        weight: ArrayLike,
+        supports: ArrayLike,
+        justification: ArrayLike,
+        premise: ArrayLike | None = None,
+        direct: ArrayLike | None = None,
     ) -> ResidentGraph:
         """Take over ``node_count`` memories and m edges, numbered by position, and settle them.
 
@@ -64,14 +90,16 @@ class ResidentGraph:
         )
         result = kernels.propagate(topology, evidence)
         graph = cls()
-        edges = {
-            "source": np.asarray(source, dtype=np.int32), "target": np.asarray(target, dtype=np.int32),
-            "weight": np.asarray(weight, dtype=np.float64), "supports": np.asarray(supports, dtype=np.uint8),
-            "justification": np.asarray(justification, dtype=np.int64),
-        }
-        kept = np.zeros(node_count, dtype=np.uint8) if premise is None else np.asarray(premise, dtype=np.uint8)
-        graph._state = state = _allocated(node_count, edges["source"].size)
-        state.node["premise"][:node_count] = kept
+        edges = Edges(
+            np.ascontiguousarray(source, dtype=np.int32),
+            np.ascontiguousarray(target, dtype=np.int32),
+            np.ascontiguousarray(weight, dtype=np.float64),
+            np.ascontiguousarray(supports, dtype=np.uint8),
+            np.ascontiguousarray(justification, dtype=np.int64),
+        )
+        graph._state = state = _allocated(node_count, edges.source.size)
+        if premise is not None:
+            state.node["premise"][:node_count] = np.asarray(premise, dtype=bool)
         state.direct[:node_count] = evidence
         state.invalidity[:node_count] = result.invalidity
         _lay_order(state, topology, all_settled=result.converged)
@@ -92,12 +120,15 @@ class ResidentGraph:
 
     @property
     def invalidity(self) -> NDArray[np.float64]:
-        """Invalidity of every memory, float64[n] in [0, 1], read-only; follows edits until one adds a memory."""
+        """Invalidity of every memory, float64[n] in [0, 1]; a read-only view.
+
+        It follows edits, until one adds memories.
+        """
         return _frozen(self._state.invalidity[: self._state.counter[NODES]])
 
     @property
     def direct(self) -> NDArray[np.float64]:
-        """Direct evidence of every memory, float64[n] in [0, 1], read-only; as ``invalidity``."""
+        """Direct evidence of every memory, float64[n] in [0, 1]; a read-only view as ``invalidity``."""
         return _frozen(self._state.direct[: self._state.counter[NODES]])
 
     @property
@@ -129,10 +160,10 @@ class ResidentGraph:
         supports: ArrayLike = False, justification: ArrayLike = -1, direct: ArrayLike = 0.0,
         premise: ArrayLike = False,
     ) -> int:
-        """Add ``count`` memories and edges ``source`` -> ``target`` int[k] in one call; return the first number.
+        """Add ``count`` memories and edges ``source`` -> ``target`` int[k] in one call.
 
-        The ends may be old or new memories.  The other edge arguments as for ``append``; ``direct`` and
-        ``premise``: one value, or one for each new memory.
+        Returns the number of the first.  The ends may be old or new memories.  The other edge arguments as
+        for ``append``; ``direct`` and ``premise``: one value, or one for each new memory.
         """
         if count < 0:
             raise InputError(f"count={count} must not be negative")
@@ -149,8 +180,8 @@ class ResidentGraph:
         """
         edges = self._checked(self.node_count, source, target, weight, supports, justification)
         first = self.edge_count
-        self._reserve(0, edges[0].size)
-        self._finish(edges, cone.add_edges(self._state, *edges, 0), settled=False)
+        self._reserve(0, edges.source.size)
+        self._finish(edges, cone.add_edges(self._state, edges, 0), settled=False)
         return np.arange(first, self.edge_count)
 
     def set_weight(self, edge: ArrayLike, weight: ArrayLike) -> None:
@@ -166,59 +197,60 @@ class ResidentGraph:
         cone.remove_edges(self._state, number)
 
     def set_direct(self, node: ArrayLike, direct: ArrayLike) -> None:
-        """Give the memories ``node`` int[k] the direct evidence ``direct`` in [0, 1], one value or one for each."""
+        """Give the memories ``node`` int[k] direct evidence in [0, 1], one value or one for each."""
         number = _column("node", node, None, np.int64)
-        for i, v in enumerate(number.tolist()):
-            if not 0 <= v < self.node_count:
-                raise InputError(f"node[{i}]={v} must lie in [0, {self.node_count})")
+        i = cone.wrong_number(number, self.node_count)
+        if i >= 0:
+            raise InputError(f"node[{i}]={number[i]} must lie in [0, {self.node_count})")
         cone.set_direct(self._state, number, _probability("direct", direct, number.size))
 
-    def _checked(self, node_count: int, *columns: ArrayLike) -> tuple[NDArray[Any], ...]:
-        """``source, target, weight, supports, justification`` as arrays of one length, each edge possible."""
+    def _checked(self, node_count: int, *columns: ArrayLike) -> Edges:
+        """Return the columns of ``Edges`` as arrays of one length, each edge possible."""
         source = _column("source", columns[0], None, np.int32)
         target = _column("target", columns[1], source.size, np.int32)
         weight = _column("weight", columns[2], source.size, np.float64)
         supports = _column("supports", columns[3], source.size, np.uint8)
         justification = _column("justification", columns[4], source.size, np.int64)
-        i = cone.wrong_edge(node_count, source, target, weight)
+        edges = Edges(source, target, weight, supports, justification)
+        i = cone.wrong_edge(edges, node_count)
         if i >= 0:
             raise InputError(
                 f"edge {i} ({source[i]} -> {target[i]}, weight={weight[i]}): both ends must lie in "
                 f"[0, {node_count}) and differ, and the weight must lie in [0, 1]"
             )
-        return source, target, weight, supports, justification
+        return edges
 
     def _present(self, edge: ArrayLike) -> NDArray[np.int64]:
         number = _column("edge", edge, None, np.int64)
-        count, target = self.edge_count, self._state.edge_target
-        for i, e in enumerate(number.tolist()):
-            if not 0 <= e < count or target[e] == adjacency.REMOVED:
-                raise InputError(f"edge[{i}]={e} is not in the graph: {count} edges were added, some may be removed")
+        i = cone.absent_edge(self._state, number)
+        if i >= 0:
+            raise InputError(
+                f"edge[{i}]={number[i]} is not in the graph: it was removed, or its number is not in "
+                f"[0, {self.edge_count})"
+            )
         return number
 
-    def _append(
-        self, count: int, edges: tuple[NDArray[Any], ...], direct: ArrayLike, premise: ArrayLike
-    ) -> int:
+    def _append(self, count: int, edges: Edges, direct: ArrayLike, premise: ArrayLike) -> int:
         evidence = _probability("direct", direct, count)
         kept = _column("premise", premise, count, np.uint8)
         first = self.node_count
-        self._reserve(count, edges[0].size)
-        self._finish(edges, cone.append(self._state, evidence, kept, *edges), settled=True)
+        self._reserve(count, edges.source.size)
+        self._finish(edges, cone.append(self._state, edges, evidence, kept), settled=True)
         return first
 
-    def _finish(self, edges: tuple[NDArray[Any], ...], done: int, *, settled: bool) -> None:
+    def _finish(self, edges: Edges, done: int, *, settled: bool) -> None:
         """Add what did not fit in the pools, and settle unless that was done."""
-        if settled and done == edges[0].size:
+        if settled and done == edges.source.size:
             return
-        while done < edges[0].size:
-            self._repack(int(edges[0][done]), int(edges[1][done]))
-            done = cone.add_edges(self._state, *edges, done)
+        while done < edges.source.size:
+            self._repack(int(edges.source[done]), int(edges.target[done]))
+            done = cone.add_edges(self._state, edges, done)
         if self._state.counter[TOP_LEVEL] > _LEVEL_LIMIT:
             self._compress_levels()
         cone.settle(self._state)
 
     def _reserve(self, nodes: int, edges: int) -> None:
-        """Make room for ``nodes`` more nodes, ``edges`` more edge numbers and the first blocks of new nodes."""
+        """Make room for more nodes, more edge numbers and the first blocks of the new nodes."""
         state = self._state
         counter = state.counter
         if counter[NODES] + nodes > state.direct.size:
@@ -282,14 +314,15 @@ def _frozen(view: NDArray[np.float64]) -> NDArray[np.float64]:
 def _capacity(needed: int) -> int:
     """Places to allocate where ``needed`` are: half as many again, so that copies are amortised."""
     if needed > _MOST:
-        raise InputError(f"{needed} memories or edges (with room to grow): only 31 bits of them fit in one graph")
+        raise InputError(f"{needed} memories or edges, gaps included: one graph takes at most {_MOST}")
     return min(needed + needed // 2 + 16, _MOST)
 
 
 def _allocated(node_count: int, edge_count: int) -> State:
     """Room for a graph of this size; the counters say so, nothing else is laid yet."""
     nodes, edges = _capacity(node_count), _capacity(edge_count)
-    size = dict.fromkeys(State._fields, nodes) | dict.fromkeys((*_IN_POOL, "out_target", "edge_target"), edges)
+    size = dict.fromkeys(State._fields, nodes)
+    size |= dict.fromkeys((*_IN_POOL, "out_target", "edge_target"), edges)
     arrays = {name: np.empty(size[name], _DTYPE.get(name, np.int32)) for name in State._fields}
     arrays["node"] = np.zeros(nodes, adjacency.NODE)
     arrays["counter"] = np.zeros(9, dtype=np.int64)
@@ -309,17 +342,18 @@ def _lay_order(state: State, topology: Topology, *, all_settled: bool) -> None:
             adjacency.mark(state, int(v))
 
 
-def _lay_edges(state: State, edges: dict[str, NDArray[Any]], node_count: int) -> None:
-    """Fill the pools in the canonical order, by the sorts of ``build_topology`` in the caller's numbering."""
+def _lay_edges(state: State, edges: Edges, node_count: int) -> None:
+    """Fill the pools in the canonical order, by the sorts of ``build_topology`` in the caller's numbering.
+
+    What the pools have beyond the edges is never touched, so it takes no memory yet.
+    """
     node = state.node[:node_count]
-    source, target = edges["source"], edges["target"]
-    supports, justification = edges["supports"], edges["justification"]
+    source, target, _, supports, justification = edges
     state.edge_target[: source.size] = target
     inert = (supports != 0) & (node["premise"] != 0)[target]
     state.edge_target[np.flatnonzero(inert)] = adjacency.INERT - target[inert]
     kept = np.flatnonzero(~inert).astype(np.int32)
     state.counter[[IN_USED, OUT_USED]] = kept.size
-    # np.empty pages that are never touched cost nothing, so the pools keep their size.
     run = ordering.loops(node_count + source.size)
     by_source = run.stable_order(source, kept, node_count)
     out_count = np.bincount(source[kept], minlength=node_count)
@@ -327,15 +361,14 @@ def _lay_edges(state: State, edges: dict[str, NDArray[Any]], node_count: int) ->
     requires = count - np.bincount(target[kept][supports[kept] != 0], minlength=node_count)
     indptr = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
     requires_end = indptr[:-1] + requires.astype(np.int32)
-    edge = run.place_edges(target, supports, by_source, np.arange(node_count, dtype=np.int32), indptr, requires_end)
+    same = np.arange(node_count, dtype=np.int32)
+    edge = run.place_edges(target, supports, by_source, same, indptr, requires_end)
     state.opens[: edge.size] = run.sort_supports(edge, indptr, requires_end, justification)
-    run.sort_parallel(edge, indptr, requires_end, justification, source, edges["weight"])
+    run.sort_parallel(edge, indptr, requires_end, justification, source, edges.weight)
     node["start"], node["count"], node["room"], node["requires"] = indptr[:-1], count, count, requires
     node["out_start"] = np.cumsum(out_count) - out_count
     node["out_count"] = node["out_room"] = out_count
-    cone.lay_edges(
-        state, edge, source, target, edges["weight"], justification, by_source, supports
-    )
+    cone.lay_edges(state, edges, edge, by_source)
 
 
 def _column(name: str, values: ArrayLike, count: int | None, dtype: Any) -> NDArray[Any]:  # noqa: ANN401
@@ -355,9 +388,7 @@ def _column(name: str, values: ArrayLike, count: int | None, dtype: Any) -> NDAr
 
 def _probability(name: str, values: ArrayLike, count: int) -> NDArray[np.float64]:
     array = _column(name, values, count, np.float64)
-    # Written so that NaN is refused as well.
-    wrong = ~((array >= 0) & (array <= 1))
-    if wrong.any():
-        i = int(np.argmax(wrong))
+    i = cone.wrong_probability(array)
+    if i >= 0:
         raise InputError(f"{name}[{i}]={array[i]} must lie in [0, 1]")
     return array

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from validity_graph.compiled import compiled
 
 #: One node in one cache line.  ``start, count, room``: its in-edges, the first ``requires`` of them
-#: requirements; ``out_*``: its out-neighbours.  ``level`` orders the nodes; ``leader`` is the smallest member of its
-#: strongly connected component and ``ring`` the next member.  The others are marks of running calls.
+#: requirements; ``out_*``: its out-neighbours.  ``level`` orders the nodes; ``leader`` is the smallest
+#: member of its strongly connected component, ``ring`` the next member.  ``stalled``: the component of
+#: this leader did not settle.  ``premise`` nodes keep no supports.  The others are marks of running calls.
 NODE = np.dtype(
     [
         ("stamp", np.int64),
@@ -44,7 +45,10 @@ class State(NamedTuple):
     ``node`` (``NODE``), ``invalidity`` and ``direct`` (float64) by node.  ``source``, ``weight``, ``opens``,
     ``justification``, ``edge``: the in-edge pool.  ``out_target``: the out-neighbour pool.
     ``edge_target[e]``: the node that edge e enters.  The rest is scratch with one place a node:
-    ``changed`` and ``dirty`` list nodes, ``heap``, ``stack``, ``place``, ``trail``, ``group`` serve one walk each.
+    ``changed`` and ``dirty`` list nodes; ``heap``, ``stack``, ``place``, ``trail``, ``group`` serve walks.
+
+    Compiled code takes the fields it needs into local names first: reading a field counts a reference,
+    which costs more than computing a node.
     """
 
     counter: NDArray[np.int64]
@@ -65,6 +69,16 @@ class State(NamedTuple):
     group: NDArray[np.int32]
     dirty: NDArray[np.int32]
     changed: NDArray[np.int32]
+
+
+class Edges(NamedTuple):
+    """Edges to add, [k] each; meanings as for ``topology.build_topology``, ``supports`` as 0 or 1."""
+
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    supports: NDArray[np.uint8]
+    justification: NDArray[np.int64]
 
 
 @compiled
@@ -122,13 +136,15 @@ def has_room(state: State, u: int, v: int) -> bool:
 @compiled
 def _move_in_block(state: State, v: int) -> None:
     node = state.node
+    pool_source, pool_weight, pool_opens = state.source, state.weight, state.opens
+    pool_group, pool_edge = state.justification, state.edge
     old, new, count = node[v].start, state.counter[IN_USED], node[v].count
     for i in range(count):
-        state.source[new + i] = state.source[old + i]
-        state.weight[new + i] = state.weight[old + i]
-        state.opens[new + i] = state.opens[old + i]
-        state.justification[new + i] = state.justification[old + i]
-        state.edge[new + i] = state.edge[old + i]
+        pool_source[new + i] = pool_source[old + i]
+        pool_weight[new + i] = pool_weight[old + i]
+        pool_opens[new + i] = pool_opens[old + i]
+        pool_group[new + i] = pool_group[old + i]
+        pool_edge[new + i] = pool_edge[old + i]
     node[v].start = new
     node[v].room = 2 * count + 2
     state.counter[IN_USED] += node[v].room
@@ -154,6 +170,8 @@ def insert_in_edge(
     ``topology.build_topology``.  ``has_room`` holds.
     """
     node = state.node
+    pool_source, pool_weight, pool_opens = state.source, state.weight, state.opens
+    pool_group, pool_edge = state.justification, state.edge
     if node[v].count == node[v].room:
         _move_in_block(state, v)
     start = node[v].start
@@ -161,24 +179,24 @@ def insert_in_edge(
     low, high = (middle, end) if supports else (start, middle)
     while low < high:
         i = (low + high) // 2
-        before = state.justification[i] - justification if supports else 0
+        before = pool_group[i] - justification if supports else 0
         if before == 0:
-            before = state.source[i] - u
-        if before < 0 or (before == 0 and state.weight[i] <= weight):
+            before = pool_source[i] - u
+        if before < 0 or (before == 0 and pool_weight[i] <= weight):
             low = i + 1
         else:
             high = i
     for i in range(end, low, -1):
-        state.source[i] = state.source[i - 1]
-        state.weight[i] = state.weight[i - 1]
-        state.opens[i] = state.opens[i - 1]
-        state.justification[i] = state.justification[i - 1]
-        state.edge[i] = state.edge[i - 1]
-    state.source[low] = u
-    state.weight[low] = weight
-    state.opens[low] = 0
-    state.justification[low] = justification if supports else -1
-    state.edge[low] = edge
+        pool_source[i] = pool_source[i - 1]
+        pool_weight[i] = pool_weight[i - 1]
+        pool_opens[i] = pool_opens[i - 1]
+        pool_group[i] = pool_group[i - 1]
+        pool_edge[i] = pool_edge[i - 1]
+    pool_source[low] = u
+    pool_weight[low] = weight
+    pool_opens[low] = 0
+    pool_group[low] = justification if supports else -1
+    pool_edge[low] = edge
     node[v].count += 1
     node[v].requires += 0 if supports else 1
     _mark_openings(state, v, low, low + 1)
@@ -187,8 +205,8 @@ def insert_in_edge(
 @compiled
 def find_in_edge(state: State, v: int, edge: int) -> int:
     """Place of ``edge`` in the in-edge pool; it enters ``v``."""
-    i = state.node[v].start
-    while state.edge[i] != edge:
+    i, pool_edge = state.node[v].start, state.edge
+    while pool_edge[i] != edge:
         i += 1
     return i
 
@@ -197,42 +215,44 @@ def find_in_edge(state: State, v: int, edge: int) -> int:
 def delete_in_edge(state: State, v: int, place: int) -> None:
     """Take the edge at ``place`` of the pool out of the in-edges of ``v``."""
     node = state.node
+    pool_source, pool_weight, pool_opens = state.source, state.weight, state.opens
+    pool_group, pool_edge = state.justification, state.edge
     if place < node[v].start + node[v].requires:
         node[v].requires -= 1
     node[v].count -= 1
     for i in range(place, node[v].start + node[v].count):
-        state.source[i] = state.source[i + 1]
-        state.weight[i] = state.weight[i + 1]
-        state.opens[i] = state.opens[i + 1]
-        state.justification[i] = state.justification[i + 1]
-        state.edge[i] = state.edge[i + 1]
+        pool_source[i] = pool_source[i + 1]
+        pool_weight[i] = pool_weight[i + 1]
+        pool_opens[i] = pool_opens[i + 1]
+        pool_group[i] = pool_group[i + 1]
+        pool_edge[i] = pool_edge[i + 1]
     _mark_openings(state, v, place, place)
 
 
 @compiled
 def insert_out_neighbour(state: State, u: int, v: int) -> None:
     """Note that one more edge runs from ``u`` to ``v``; ``has_room`` holds."""
-    node = state.node
+    node, out_target = state.node, state.out_target
     if node[u].out_count == node[u].out_room:
         old, new = node[u].out_start, state.counter[OUT_USED]
         for i in range(node[u].out_count):
-            state.out_target[new + i] = state.out_target[old + i]
+            out_target[new + i] = out_target[old + i]
         node[u].out_start = new
         node[u].out_room = 2 * node[u].out_count + 2
         state.counter[OUT_USED] += node[u].out_room
-    state.out_target[node[u].out_start + node[u].out_count] = v
+    out_target[node[u].out_start + node[u].out_count] = v
     node[u].out_count += 1
 
 
 @compiled
 def delete_out_neighbour(state: State, u: int, v: int) -> None:
     """Note that one edge less runs from ``u`` to ``v``; parallel edges are alike here."""
-    node = state.node
+    node, out_target = state.node, state.out_target
     i = node[u].out_start
-    while state.out_target[i] != v:
+    while out_target[i] != v:
         i += 1
     node[u].out_count -= 1
-    state.out_target[i] = state.out_target[node[u].out_start + node[u].out_count]
+    out_target[i] = out_target[node[u].out_start + node[u].out_count]
 
 
 @compiled

@@ -10,6 +10,8 @@ and linear graph algorithms", 1972, without recursion.  Arrays only.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,7 @@ from validity_graph.compiled import compiled
 from validity_graph.kernels.adjacency import EPOCH, STALLED, TOP_LEVEL, State, mark
 
 _LOW_HALF = 0xFFFFFFFF
+_DONE = 0x7FFFFFFF
 
 
 @compiled
@@ -50,44 +53,56 @@ def pop(heap: NDArray[np.int64], size: int) -> int:
 
 
 @compiled
-def _demand(state: State, c: int, level: int, size: int) -> int:
+def _demand(node: NDArray[Any], heap: NDArray[np.int64], epoch: int, c: int, level: int, size: int) -> int:
     """Ask that component ``c`` be raised to ``level`` at least; return the size of the heap."""
-    node = state.node
-    if node[c].stamp == state.counter[EPOCH]:
+    if node[c].stamp == epoch:
         node[c].pending = max(node[c].pending, level)
         return size
-    node[c].stamp = state.counter[EPOCH]
+    node[c].stamp = epoch
     node[c].pending = level
-    return push(state.heap, size, node[c].level, c)
+    return push(heap, size, node[c].level, c)
 
 
 @compiled
-def _demand_above(state: State, x: int, size: int) -> int:
+def _demand_above(
+    node: NDArray[Any], out_target: NDArray[np.int32], heap: NDArray[np.int64], epoch: int, x: int, size: int
+) -> int:
     """Ask that every out-neighbour of ``x`` outside its component lie above it."""
-    node = state.node
     for i in range(node[x].out_start, node[x].out_start + node[x].out_count):
-        c = node[state.out_target[i]].leader
+        c = node[out_target[i]].leader
         if c != node[x].leader and node[c].level <= node[x].level:
-            size = _demand(state, c, node[x].level + 1, size)
+            size = _demand(node, heap, epoch, c, node[x].level + 1, size)
     return size
 
 
 @compiled
-def _raise_all(state: State, size: int) -> None:
+def _raise_all(state: State, epoch: int, size: int) -> None:
     """Grant the demands on the heap, lowest old level first: each component is raised once."""
-    node = state.node
+    counter, node, out_target, heap = state.counter, state.node, state.out_target, state.heap
     while size > 0:
-        c = pop(state.heap, size)
+        c = pop(heap, size)
         size -= 1
         level = node[c].pending
-        state.counter[TOP_LEVEL] = max(state.counter[TOP_LEVEL], level)
+        counter[TOP_LEVEL] = max(counter[TOP_LEVEL], level)
         x = c
         while True:
             node[x].level = level
-            size = _demand_above(state, x, size)
+            size = _demand_above(node, out_target, heap, epoch, x, size)
             x = node[x].ring
             if x == c:
                 break
+
+
+@compiled
+def _raise_above(state: State, count: int) -> None:
+    """Raise what the nodes ``group[:count]`` enter above them, and what that enters."""
+    state.counter[EPOCH] += 1
+    epoch = state.counter[EPOCH]
+    node, out_target, heap, group = state.node, state.out_target, state.heap, state.group
+    size = 0
+    for i in range(count):
+        size = _demand_above(node, out_target, heap, epoch, group[i], size)
+    _raise_all(state, epoch, size)
 
 
 @compiled
@@ -96,27 +111,27 @@ def _closes_cycle(state: State, upper: int, lower: int) -> bool:
 
     Stamps what is reached from ``lower`` below the level of ``upper`` with the current epoch.
     """
-    node = state.node
+    node, out_target, stack = state.node, state.out_target, state.stack
     state.counter[EPOCH] += 1
     epoch, ceiling = state.counter[EPOCH], node[upper].level
     if node[lower].level >= ceiling:
         return False
     node[lower].stamp = epoch
-    state.stack[0] = lower
+    stack[0] = lower
     size = 1
     found = False
     while size > 0:
         size -= 1
-        c = state.stack[size]
+        c = stack[size]
         x = c
         while True:
             for i in range(node[x].out_start, node[x].out_start + node[x].out_count):
-                y = node[state.out_target[i]].leader
+                y = node[out_target[i]].leader
                 if y == upper:
                     found = True
                 elif node[y].level < ceiling and node[y].stamp != epoch:
                     node[y].stamp = epoch
-                    state.stack[size] = y
+                    stack[size] = y
                     size += 1
             x = node[x].ring
             if x == c:
@@ -127,25 +142,25 @@ def _closes_cycle(state: State, upper: int, lower: int) -> bool:
 @compiled
 def _gather_cycle(state: State, upper: int) -> int:
     """Put into ``group`` all members of ``upper`` and of what ``_closes_cycle`` stamped and leads to it."""
-    node = state.node
+    node, source, stack, group = state.node, state.source, state.stack, state.group
     forward = state.counter[EPOCH]
     state.counter[EPOCH] += 1
     node[upper].stamp = forward + 1
-    state.stack[0] = upper
+    stack[0] = upper
     size, count = 1, 0
     while size > 0:
         size -= 1
-        c = state.stack[size]
+        c = stack[size]
         forget_stall(state, c)
         x = c
         while True:
-            state.group[count] = x
+            group[count] = x
             count += 1
             for i in range(node[x].start, node[x].start + node[x].count):
-                s = node[state.source[i]].leader
+                s = node[source[i]].leader
                 if node[s].stamp == forward:
                     node[s].stamp = forward + 1
-                    state.stack[size] = s
+                    stack[size] = s
                     size += 1
             x = node[x].ring
             if x == c:
@@ -155,7 +170,7 @@ def _gather_cycle(state: State, upper: int) -> int:
 
 @compiled
 def _make_component(state: State, first: int, last: int) -> None:
-    """Make the nodes ``group[first:last]`` one component, at one above all that enters it so far."""
+    """Make the nodes ``group[first:last]`` one component."""
     node, group = state.node, state.group
     group[first:last] = np.sort(group[first:last])
     for i in range(first, last):
@@ -166,12 +181,12 @@ def _make_component(state: State, first: int, last: int) -> None:
 @compiled
 def _level_above_sources(state: State, first: int, last: int) -> int:
     """Lowest level allowed for the component ``group[first:last]`` by the edges that enter it."""
-    node = state.node
+    node, source, group = state.node, state.source, state.group
     level = 0
     for i in range(first, last):
-        v = state.group[i]
+        v = group[i]
         for e in range(node[v].start, node[v].start + node[v].count):
-            u = state.source[e]
+            u = source[e]
             if node[u].leader != node[v].leader:
                 level = max(level, node[u].level + 1)
     return level
@@ -194,25 +209,70 @@ def edge_added(state: State, u: int, v: int) -> None:
         return
     if not _closes_cycle(state, upper, lower):
         state.counter[EPOCH] += 1
-        _raise_all(state, _demand(state, lower, node[upper].level + 1, 0))
+        epoch = state.counter[EPOCH]
+        _raise_all(state, epoch, _demand(node, state.heap, epoch, lower, node[upper].level + 1, 0))
         return
     count = _gather_cycle(state, upper)
     _make_component(state, 0, count)
     level = _level_above_sources(state, 0, count)
-    state.counter[EPOCH] += 1
-    size = 0
     for i in range(count):
         node[state.group[i]].level = level
-    for i in range(count):
-        size = _demand_above(state, state.group[i], size)
-    leader = state.group[0]
-    _raise_all(state, size)
-    mark(state, leader)
+    _raise_above(state, count)
+    mark(state, state.group[0])
+
+
+@compiled
+def _parts_from(
+    state: State, root: int, seen: int, count: int, part: int
+) -> tuple[int, int, int]:
+    """Tarjan from ``root`` within its component, as far as not seen yet; as ``_strong_parts``.
+
+    ``pending`` is the number in which a node was seen, 0 before that, ``_DONE`` once its part is known.
+    """
+    node, out_target, group = state.node, state.out_target, state.group
+    stack, place, trail = state.stack, state.place, state.trail
+    leader = node[root].leader
+    seen += 1
+    node[root].pending = node[root].low = seen
+    stack[0] = trail[0] = root
+    place[0] = node[root].out_start
+    depth = waiting = 1
+    while depth > 0:
+        x = stack[depth - 1]
+        i = place[depth - 1]
+        if i < node[x].out_start + node[x].out_count:
+            place[depth - 1] = i + 1
+            y = out_target[i]
+            if node[y].leader == leader and node[y].pending == 0:
+                seen += 1
+                node[y].pending = node[y].low = seen
+                stack[depth] = trail[waiting] = y
+                place[depth] = node[y].out_start
+                depth += 1
+                waiting += 1
+            elif node[y].leader == leader and node[y].pending != _DONE:
+                node[x].low = min(node[x].low, node[y].pending)
+            continue
+        depth -= 1
+        if depth > 0:
+            above = stack[depth - 1]
+            node[above].low = min(node[above].low, node[x].low)
+        if node[x].low == node[x].pending:
+            y = -1
+            while y != x:
+                waiting -= 1
+                y = trail[waiting]
+                node[y].pending = _DONE
+                node[y].low = part
+                group[count] = y
+                count += 1
+            part += 1
+    return seen, count, part
 
 
 @compiled
 def _strong_parts(state: State, leader: int) -> int:
-    """Tarjan on the members of the component ``leader`` alone; returns how many members it has.
+    """Split what was the component ``leader`` by its edges now; return how many members it has.
 
     ``group`` then lists them part by part, the last part in topological order first; ``low`` is the
     number of a member's part.
@@ -224,55 +284,13 @@ def _strong_parts(state: State, leader: int) -> int:
         x = node[x].ring
         if x == leader:
             break
-    done = np.int32(0x7FFFFFFF)
-    # All are reachable from the leader only while the component holds, so each member is tried as a root.
-    root, seen, count, part = leader, 0, 0, 0
+    seen = count = part = 0
+    # One root no longer leads to all members, so each is tried.
     while True:
-        depth, waiting = 0, 0
-        if node[root].pending == 0:
-            state.stack[0] = root
-            depth = 1
-            seen += 1
-            node[root].pending = node[root].low = seen
-            state.place[0] = node[root].out_start
-            state.trail[0] = root
-            waiting = 1
-        while depth > 0:
-            x = state.stack[depth - 1]
-            i = state.place[depth - 1]
-            if i < node[x].out_start + node[x].out_count:
-                state.place[depth - 1] = i + 1
-                y = state.out_target[i]
-                if node[y].leader != leader or node[y].pending == done:
-                    continue
-                if node[y].pending > 0:
-                    node[x].low = min(node[x].low, node[y].pending)
-                    continue
-                seen += 1
-                node[y].pending = node[y].low = seen
-                state.stack[depth] = y
-                state.place[depth] = node[y].out_start
-                depth += 1
-                state.trail[waiting] = y
-                waiting += 1
-                continue
-            depth -= 1
-            if depth > 0:
-                above = state.stack[depth - 1]
-                node[above].low = min(node[above].low, node[x].low)
-            if node[x].low == node[x].pending:
-                while True:
-                    waiting -= 1
-                    y = state.trail[waiting]
-                    node[y].pending = done
-                    node[y].low = part
-                    state.group[count] = y
-                    count += 1
-                    if y == x:
-                        break
-                part += 1
-        root = node[root].ring
-        if root == leader:
+        if node[x].pending == 0:
+            seen, count, part = _parts_from(state, x, seen, count, part)
+        x = node[x].ring
+        if x == leader:
             break
     return count
 
@@ -320,8 +338,4 @@ def _level_parts(state: State, count: int, floor: int) -> None:
         for i in range(first, last):
             node[group[i]].level = level
         last = first
-    state.counter[EPOCH] += 1
-    size = 0
-    for i in range(count):
-        size = _demand_above(state, group[i], size)
-    _raise_all(state, size)
+    _raise_above(state, count)
