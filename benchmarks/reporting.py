@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -70,6 +71,7 @@ def write(
         return
     document = {
         "benchmark": benchmark,
+        "command": _command(benchmark),
         "commit": commit(),
         "machine": machine(),
         "versions": versions(),
@@ -92,6 +94,12 @@ def table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in listed:
         shown.add_row(*(_cell(row.get(column)) for column in listed[0]))
     Console(width=None if os.isatty(1) else 160).print(shown)
+
+
+def _command(benchmark: str) -> str:
+    """Return how the run was started, with folders of this machine left out."""
+    shown = [Path(part).name if os.sep in part else part for part in sys.argv[1:]]
+    return " ".join(["python -m", f"benchmarks.{benchmark}", *shown])
 
 
 def _cell(value: object) -> str:
