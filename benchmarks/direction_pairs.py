@@ -1,7 +1,8 @@
 """The hand-written pairs of the direction challenge, read from ``direction_pairs.txt``.
 
-Each pair is a later and an earlier memory with the verdict whether the later one overturns the earlier (SEMANTICS
-section 1).  No text, item or phrasing of it occurs in the training generator; ``synthetic.audit`` checks that.
+Each pair is a later and an earlier memory with the verdict whether the later one overturns the earlier
+(SEMANTICS section 1).  No text, item or phrasing of it occurs in the training generator;
+``synthetic.audit`` checks that.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class DirectionPair:
 def direction_pairs(path: Path = PATH) -> tuple[DirectionPair, ...]:
     """All pairs in file order.
 
-    Raises ``ValueError`` with file and line for a line that is neither a heading, a target nor a source, and for a
-    source before any target.
+    Raises ``ValueError`` with file and line for a line that is neither a heading, a target nor a source,
+    and for a source before any target.
     """
     found: list[DirectionPair] = []
     stratum = target = ""

@@ -1,10 +1,10 @@
-"""The direction challenge: does a verifier see which way a change goes, and whether it is one at all?
+"""The direction challenge: a verifier must see which way a change goes, and whether it is one at all.
 
 ``python -m benchmarks.directions [--json OUT]``
 
-Hand-written pairs in sixteen strata (``direction_pairs``); accuracy per stratum at the decision threshold 0.5, beside
-a baseline that any verifier has to beat: a regular expression for change cues times token overlap.  May not know the
-training generator.  ``worst_stratum`` is the release gate of a checkpoint.
+Hand-written pairs in sixteen strata (``direction_pairs``); accuracy per stratum at the decision threshold
+0.5, beside a baseline that any verifier has to beat: a regular expression for change cues times token
+overlap.  May not know the training generator.  ``worst_stratum`` is the release gate of a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from benchmarks.direction_pairs import DirectionPair, direction_pairs
 DECISION_THRESHOLD = 0.5
 BASELINE_OVERLAP = 0.2
 CUE = re.compile(
-    r"\b(no longer|not any more|any ?more|any longer|now|nowadays|these days|instead|used to|switched|swapped|gave up|"
-    r"moved|changed|replaced|stopped|quit|left|new|since|cancel\w*|remove\w*|delete\w*|wrong|mistaken|retract|forget|"
-    r"nicht mehr|sondern|jetzt|ya no|ahora|désormais|plus|agora|numera|tegenwoordig|stata?)\b|了|ました", re.IGNORECASE)
+    r"\b(no longer|not any more|any ?more|any longer|now|nowadays|these days|instead|used to|switched|"
+    r"swapped|gave up|moved|changed|replaced|stopped|quit|left|new|since|cancel\w*|"
+    r"remove\w*|delete\w*|wrong|mistaken|retract|forget|"
+    r"nicht mehr|sondern|jetzt|ya no|ahora|désormais|plus|agora|numera|tegenwoordig|stata?)\b|了|ました",
+    re.IGNORECASE,
+)
 
 
 def tokens(text: str) -> set[str]:
@@ -55,7 +58,11 @@ def rows_of(pairs: Sequence[DirectionPair], gates: dict[str, np.ndarray]) -> lis
     rows: list[dict[str, object]] = []
     for stratum in next(iter(scores.values())):
         own = [pair for pair in pairs if pair.stratum == stratum]
-        row: dict[str, object] = {"stratum": stratum, "pairs": len(own), "overturn": sum(p.overturn for p in own)}
+        row: dict[str, object] = {
+            "stratum": stratum,
+            "pairs": len(own),
+            "overturn": sum(p.overturn for p in own),
+        }
         row.update({name: round(score[stratum], 4) for name, score in scores.items()})
         rows.append(row)
     return rows
@@ -63,8 +70,12 @@ def rows_of(pairs: Sequence[DirectionPair], gates: dict[str, np.ndarray]) -> lis
 
 def main() -> None:
     """Command line: see the module's first lines."""
-    parser = argparse.ArgumentParser(description="Accuracy of the verifier by stratum of the direction challenge.")
-    parser.add_argument("--data", type=Path, help="accepted for uniformity; the pairs ship with the benchmark")
+    parser = argparse.ArgumentParser(
+        description="Accuracy of the verifier by stratum of the direction challenge."
+    )
+    parser.add_argument(
+        "--data", type=Path, help="accepted for uniformity; the pairs ship with the benchmark"
+    )
     parser.add_argument("--quick", action="store_true", help="every fourth pair only")
     parser.add_argument("--wrong", action="store_true", help="list the pairs that the verifier gets wrong")
     parser.add_argument("--json", type=Path, dest="out")
@@ -85,7 +96,8 @@ def main() -> None:
     if arguments.wrong:
         for pair, score in zip(pairs, gate, strict=True):
             if (score >= DECISION_THRESHOLD) != pair.overturn:
-                print(f"{pair.stratum:24s} {score:.2f} {'+' if pair.overturn else '-'} {pair.source} | {pair.target}")
+                sign = "+" if pair.overturn else "-"
+                print(f"{pair.stratum:24s} {score:.2f} {sign} {pair.source} | {pair.target}")
     print(summary)
     reporting.write(arguments.out, benchmark="directions", rows=rows, summary=summary)
 

@@ -2,11 +2,13 @@
 
 ``python -m synthetic.audit --data DIR [--pairs FILE ...] [--seeds 7 11] [--count 20000]``
 
-Training texts: the generator's output for the given seeds and both splits, the given pair files, and the real pairs
-under ``DIR/training`` and ``DIR/defeasible_nli``; the direction challenge is checked on both sides.  Evaluation texts:
-every string under ``DIR/{memora,mquake,factconsolidation,proofwriter,entailment_bank,locomo}`` and ``DIR/../cases``.
-Two checks: equal sentences after normalisation, and shared runs of eight words; phrases of ``common_phrases.txt`` are
-allowed (a person's everyday sentence may occur anywhere).  Prints a table and exits 1 on a finding.
+Training texts: the generator's output for the given seeds and both splits, the given pair files, and the
+real pairs under ``DIR/training`` and ``DIR/defeasible_nli``; the direction challenge is checked on both
+sides. Evaluation texts: every string under
+``DIR/{memora,mquake,factconsolidation,proofwriter,entailment_bank,locomo}`` and ``DIR/../cases``. Two
+checks: equal sentences after normalisation, and shared runs of eight words; phrases of
+``common_phrases.txt`` are allowed (a person's everyday sentence may occur anywhere).  Prints a table and
+exits 1 on a finding.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def sentences(text: str) -> list[tuple[str, ...]]:
-    """Normalised sentences of ``text`` with at least ``SHORTEST_SENTENCE`` words, the whole text among them."""
+    """Normalised sentences of ``text`` of at least ``SHORTEST_SENTENCE`` words, and the whole text."""
     found = {words(text), *(words(part) for part in _SENTENCE_END.split(text))}
     return [sentence for sentence in found if len(sentence) >= SHORTEST_SENTENCE]
 
@@ -77,7 +79,9 @@ def read(path: Path) -> Iterator[object]:
                 try:
                     yield json.loads(line)
                 except json.JSONDecodeError as error:
-                    raise ValueError(f"{path}:{number}: not JSON ({error.msg}); remove or mend the line") from error
+                    raise ValueError(
+                        f"{path}:{number}: not JSON ({error.msg}); remove or mend the line"
+                    ) from error
 
 
 def texts_under(folder: Path) -> Iterator[str]:
@@ -89,7 +93,7 @@ def texts_under(folder: Path) -> Iterator[str]:
 
 
 def common_phrases(path: Path = COMMON_PATH) -> frozenset[tuple[str, ...]]:
-    """The allowed phrases, normalised."""
+    """Return the allowed phrases, normalised."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return frozenset(words(line) for line in lines if line.strip() and not line.startswith("#"))
 
@@ -103,9 +107,10 @@ class Index:
     run: dict[tuple[str, ...], set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def add(self, name: str, texts: Iterable[str]) -> int:
-        """Takes the texts of one training set in; returns how many there were."""
+        """Take the texts of one training set in; returns how many there were."""
         count = 0
-        for count, text in enumerate(texts, 1):
+        for text in texts:
+            count += 1
             for sentence in sentences(text):
                 self.sentence[sentence].add(name)
             for run in runs(words(text)):
@@ -113,7 +118,7 @@ class Index:
         return count
 
     def is_allowed(self, phrase: tuple[str, ...]) -> bool:
-        """True when ``phrase`` is an allowed phrase or lies within one."""
+        """Return True when ``phrase`` is an allowed phrase or lies within one."""
         joined = f" {' '.join(phrase)} "
         return any(joined in f" {' '.join(allowed)} " for allowed in self.allowed)
 
@@ -155,7 +160,9 @@ def pair_texts(path: Path) -> Iterator[str]:
             yield from (str(row[key]) for key in ("source", "target") if key in row)
 
 
-def build(data: Path, pairs: Iterable[Path], seeds: Iterable[int], count: int) -> tuple[Index, dict[str, int]]:
+def build(
+    data: Path, pairs: Iterable[Path], seeds: Iterable[int], count: int
+) -> tuple[Index, dict[str, int]]:
     """Index of all training texts, and the number of texts by set."""
     index = Index(common_phrases())
     sizes = {"generator": index.add("generator", generated_texts(seeds, count))}
@@ -178,7 +185,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--show", type=int, default=5, help="examples printed for every pair of sets")
     arguments = parser.parse_args()
-    folders = {name: arguments.data / name for name in EVALUATION} | {"cases": arguments.data.parent / "cases"}
+    folders = {name: arguments.data / name for name in EVALUATION} | {
+        "cases": arguments.data.parent / "cases"
+    }
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:
         print(f"no such folder: {', '.join(missing)}; --data must hold the evaluation sets", file=sys.stderr)
@@ -191,8 +200,12 @@ def main() -> int:
         found = index.findings(texts)
         for training, size in sizes.items():
             phrases = found.get(training, Counter())
-            rows.append({"training": training, "texts": size, "evaluation": name, "shared phrases": len(phrases)})
-            examples += [f"{training} / {name}: {' '.join(p)}" for p, _ in phrases.most_common(arguments.show)]
+            rows.append(
+                {"training": training, "texts": size, "evaluation": name, "shared phrases": len(phrases)}
+            )
+            examples += [
+                f"{training} / {name}: {' '.join(p)}" for p, _ in phrases.most_common(arguments.show)
+            ]
     reporting.table("leak audit: phrases shared by training and evaluation", rows)
     print(*examples, sep="\n")
     return 1 if any(row["shared phrases"] for row in rows) else 0

@@ -1,11 +1,12 @@
-"""Seeded training pairs for the target-conditioned verifier: does a later memory overturn an earlier one?
+"""Seeded training pairs for the target-conditioned verifier: a later memory and an earlier one.
 
 ``python -m synthetic.pairs --seed 7 --count 50000 --split train -o FILE.jsonl``
 
-Every pair is drawn from a scene (``synthetic.pairs_templates``): a set of sentences about one thing whose meaning is
-known, so the label follows from meaning (SEMANTICS section 1).  The same source is paired with a target that it
-overturns and with one that it does not, and the other way round, so that neither side alone tells the label ([V3]
-section 6: a relation is conditioned on its target).  May not know any evaluation data.
+Every pair is drawn from a scene (``synthetic.pairs_templates``): a set of sentences about one thing whose
+meaning is known, so the label follows from meaning (SEMANTICS section 1).  The same source is paired with a
+target that it overturns and with one that it does not, and the other way round, so that neither side alone
+tells the label ([V3] section 6: a relation is conditioned on its target).  May not know any evaluation
+data.
 """
 
 from __future__ import annotations
@@ -31,8 +32,13 @@ OVERTURN_SHARE = 0.42
 COMPOUND_SHARE = 0.12
 UNRELATED_SHARE = 0.06
 BUILDERS: tuple[tuple[str, Builder, float], ...] = (
-    ("functional", functional.build, 0.31), ("polar", polar.build, 0.20), ("situation", situations.build, 0.20),
-    ("todo", tasks.build_todo, 0.09), ("list", tasks.build_list, 0.08), ("number", units.build, 0.11), ("cross", cross.build, 0.06),
+    ("functional", functional.build, 0.31),
+    ("polar", polar.build, 0.20),
+    ("situation", situations.build, 0.20),
+    ("todo", tasks.build_todo, 0.09),
+    ("list", tasks.build_list, 0.08),
+    ("number", units.build, 0.11),
+    ("cross", cross.build, 0.06),
 )
 LANGUAGES = {"en": 0.67, "es": 0.06, "de": 0.06, "fr": 0.06, "zh": 0.07, "ja": 0.07}
 
@@ -41,9 +47,9 @@ LANGUAGES = {"en": 0.67, "es": 0.06, "de": 0.06, "fr": 0.06, "zh": 0.07, "ja": 0
 class Pair:
     """One training pair.  ``overturn`` holds exactly when ``operation`` is supersedes or retracts.
 
-    ``lang`` is a language code, or ``source>target`` where they differ; ``template`` is ``source>target`` template
-    ids; ``group`` names the scene, whose pairs contrast with one another; ``event`` says that the source commits to
-    a change or conflict, whether or not it is this target that changes.
+    ``lang`` is a language code, or ``source>target`` where they differ; ``template`` is ``source>target``
+    template ids; ``group`` names the scene, whose pairs contrast with one another; ``event`` says that the
+    source commits to a change or conflict, whether or not it is this target that changes.
     """
 
     source: str
@@ -78,16 +84,20 @@ def _choose_pairs(scene: Scene, rng: random.Random, share: float) -> list[tuple[
 
 
 def _joined(first: Scene, second: Scene, rng: random.Random) -> Scene:
-    """A scene whose sources say one thing of each scene, in either order, with the targets of both."""
+    """Return a scene whose sources say one thing of each scene, in either order, with the targets of both."""
     sources = []
     for one in first.sources[:4]:
         other = rng.choice(second.sources)
         left, right = (one, other) if rng.random() < 0.5 else (other, one)
         gap = "" if left.text.endswith(("。", "！", "？")) else " "
         text = f"{left.text}{gap}{right.text}"
-        sources.append(Source(text, f"{left.template}+{right.template}", (*left.claims, *right.claims), one.lang))
-    targets = [*rng.sample(first.targets, min(3, len(first.targets))),
-               *rng.sample(second.targets, min(3, len(second.targets)))]
+        sources.append(
+            Source(text, f"{left.template}+{right.template}", (*left.claims, *right.claims), one.lang)
+        )
+    targets = [
+        *rng.sample(first.targets, min(3, len(first.targets))),
+        *rng.sample(second.targets, min(3, len(second.targets))),
+    ]
     return Scene(first.domain, tuple(sources), tuple(targets))
 
 
@@ -108,8 +118,17 @@ def _pair(scene: Scene, source: Source, target: Target, label: Label, group: str
     texts = [Cast(rng, "train", part.lang, SPEAKER, amount).dress(part.text) for part in (source, target)]
     lang = source.lang if source.lang == target.lang else f"{source.lang}>{target.lang}"
     return Pair(
-        texts[0], texts[1], scene.domain, lang, label.stratum, label.overturn, label.same_proposition, label.event,
-        label.operation, f"{source.template}>{target.template}", group,  # type: ignore[arg-type]
+        texts[0],
+        texts[1],
+        scene.domain,
+        lang,
+        label.stratum,
+        label.overturn,
+        label.same_proposition,
+        label.event,
+        label.operation,
+        f"{source.template}>{target.template}",
+        group,  # type: ignore[arg-type]
     )
 
 
@@ -153,7 +172,7 @@ def generate(seed: int, count: int, *, split: Split = "train") -> Iterator[Pair]
 
 
 def write(path: Path, pairs: Iterator[Pair], *, prefix: str) -> int:
-    """Writes JSON lines with the fields of ``Pair`` and an ``id``; returns how many."""
+    """Write JSON lines with the fields of ``Pair`` and an ``id``; returns how many."""
     number = 0
     with path.open("w", encoding="utf-8") as file:
         for number, pair in enumerate(pairs, 1):

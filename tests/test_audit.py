@@ -37,14 +37,18 @@ def test_runs_cover_every_window_of_eight_words() -> None:
 
 
 def test_short_sentences_are_not_compared() -> None:
-    assert sentences("Good morning. The heron stood by the weir.") == sentences("Good morning. The heron stood by the weir.")
+    assert sentences("Good morning. The heron stood by the weir.") == sentences(
+        "Good morning. The heron stood by the weir."
+    )
     assert words("Good morning") not in sentences("Good morning. The heron stood by the weir.")
 
 
 def test_planted_sentence_and_planted_run_are_found() -> None:
     index = Index(frozenset())
     index.add("train", ["The heron stood by the weir.", "so we all went down to the old mill pond together"])
-    found = index.findings(["Yesterday. The heron stood by the weir!", "they went down to the old mill pond together, twice"])
+    found = index.findings(
+        ["Yesterday. The heron stood by the weir!", "they went down to the old mill pond together, twice"]
+    )
     assert set(found) == {"train"}
     assert ("the", "heron", "stood", "by", "the", "weir") in found["train"]
     assert any(len(phrase) == 8 for phrase in found["train"])
@@ -53,7 +57,10 @@ def test_planted_sentence_and_planted_run_are_found() -> None:
 
 def test_allowed_phrase_is_no_finding_but_a_longer_text_around_it_is() -> None:
     index = Index(frozenset({words("thank you very much for your help")}))
-    index.add("train", ["Thank you very much for your help.", "Thank you very much for your help with Osric's stolen boat."])
+    index.add(
+        "train",
+        ["Thank you very much for your help.", "Thank you very much for your help with Osric's stolen boat."],
+    )
     assert not index.findings(["Thank you very much for your help."])
     assert index.findings(["Thank you very much for your help with Osric's stolen boat."])
 
@@ -82,7 +89,9 @@ def test_cue_and_overlap_baseline_is_far_from_the_bar() -> None:
     assert set(accuracy(pairs, np.array([float(p.overturn) for p in pairs])).values()) == {1.0}
 
 
-@pytest.mark.parametrize(("text", "code"), [("The heron of Gatwick Weir wears a red ribbon today.", 0), (None, 1)])
+@pytest.mark.parametrize(
+    ("text", "code"), [("The heron of Gatwick Weir wears a red ribbon today.", 0), (None, 1)]
+)
 def test_program_exits_with_one_on_a_leak(tmp_path: Path, text: str | None, code: int) -> None:
     for name in (*EVALUATION, "training"):
         (tmp_path / "data" / name).mkdir(parents=True)
@@ -90,7 +99,9 @@ def test_program_exits_with_one_on_a_leak(tmp_path: Path, text: str | None, code
     planted = "Quentin sold the blue windmill to a circus in Ghent."
     with gzip.open(tmp_path / "data" / "training" / "set.jsonl.gz", "wt", encoding="utf-8") as file:
         file.write(json.dumps({"source": planted, "target": "Quentin owns a windmill."}) + "\n")
-    (tmp_path / "cases" / "cases.jsonl").write_text(json.dumps({"memories": [{"text": text or planted}]}) + "\n")
+    (tmp_path / "cases" / "cases.jsonl").write_text(
+        json.dumps({"memories": [{"text": text or planted}]}) + "\n"
+    )
     command = [sys.executable, "-m", "synthetic.audit", "--data", str(tmp_path / "data"), "--count", "50"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
     assert done.returncode == code, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The pair generator: deterministic, consistent, split cleanly, and without a shortcut on one side of the pair."""
+"""The pair generator: deterministic, consistent, split cleanly, and without a shortcut on one side."""
 
 from __future__ import annotations
 
@@ -140,7 +140,11 @@ def test_file_has_one_object_a_line_with_the_fields_of_a_pair(tmp_path: Path) ->
 
 
 def test_direction_decides_and_not_the_change_itself() -> None:
-    switch = Source("from tea to coffee", "t", (Claim("drink", "c", frozenset({"coffee"}), frozenset({"tea"}), change=True),))
+    switch = Source(
+        "from tea to coffee",
+        "t",
+        (Claim("drink", "c", frozenset({"coffee"}), frozenset({"tea"}), change=True),),
+    )
     tea = Target("tea", "t", "drink", frozenset({"tea"}))
     coffee = Target("coffee", "t", "drink", frozenset({"coffee"}))
     past = Target("tea in 1999", "t", "drink")

@@ -1,6 +1,7 @@
 """Who and when: people, years and noise, drawn for one scene.
 
-Knows names and languages, no meaning.  ``Cast.render`` is the only way in which scenes turn a template into text.
+Knows names and languages, no meaning.  ``Cast.render`` is the only way in which scenes turn a template into
+text.
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ FIRST_NAMES = {
     "m": "Ben Karl Mateo Hassan Luca Peter Kofi Stefan Raj Gabriel Wei Anton Julian Emre Sipho Bruno Takeshi "
     "Walter Ivan Rafael Simon Otto Dmitri Niall Hugo".split(),
 }
-SURNAMES = "Keller Ito Silva Novak Bauer Marsh Adeyinka Rossi Lund Park Herrera Quinn Petit Sokolov Dahl".split()
+SURNAMES = (
+    "Keller Ito Silva Novak Bauer Marsh Adeyinka Rossi Lund Park Herrera Quinn Petit Sokolov Dahl".split()
+)
 TRAIN_SHARE_FIRST = 0.55
 SHARE_USER = 0.08
 
 
 CONTRACTIONS = {
     "es": ((r"\bde el\b", "del"), (r"\ba el\b", "al")),
-    "fr": ((r"\bde le\b", "du"), (r"\bde les\b", "des"), (r"\bà le\b", "au"),
-           (r"\b([dD])e (?=[aeiouéèœAEIOU])", r"\1'")),
+    "fr": (
+        (r"\bde le\b", "du"),
+        (r"\bde les\b", "des"),
+        (r"\bà le\b", "au"),
+        (r"\b([dD])e (?=[aeiouéèœAEIOU])", r"\1'"),
+    ),
     "it": ((r"\bdi il\b", "del"), (r"\ba il\b", "al"), (r"\bda il\b", "dal")),
     "pt": ((r"\bde o\b", "do"), (r"\bde a\b", "da"), (r"\bem o\b", "no"), (r"\bem a\b", "na")),
 }
@@ -58,7 +65,7 @@ class Cast:
         return contract(fill(template.text, known, person or self.person, self.rng), self.lang)
 
     def choose(self, pool: tuple[Template, ...]) -> Template | None:
-        """A random template, or None where this split holds none."""
+        """Return a random template, or None where this split holds none."""
         return self.rng.choice(pool) if pool else None
 
     def dress(self, sentence: str) -> str:
@@ -68,7 +75,7 @@ class Cast:
 
 @lru_cache(maxsize=16)
 def noise_of(lang: str) -> dict[str, tuple[str, ...]]:
-    """Openers, stamps and filler sentences of a language (the same in both splits: they carry no meaning)."""
+    """Return openers, stamps and filler sentences of a language; both splits share them."""
     sections = [s for s in sections_of("train") if s.kind == "noise" and s.lang == lang]
     result: dict[str, tuple[str, ...]] = {}
     for split in ("train", "validation"):
@@ -79,7 +86,7 @@ def noise_of(lang: str) -> dict[str, tuple[str, ...]]:
 
 
 def full_name(rng: random.Random, surname: str | None = None) -> Person:
-    """A random person; half the time with a surname, always with the one given."""
+    """Return a random person; half the time with a surname, always with the one given."""
     gender = rng.choice("fm")
     name = rng.choice(FIRST_NAMES[gender])
     if surname or rng.random() < 0.4:
@@ -88,7 +95,7 @@ def full_name(rng: random.Random, surname: str | None = None) -> Person:
 
 
 def cast_for(rng: random.Random, split: Split, lang: str) -> Cast:
-    """Draws the person and the amount of noise of a scene; languages other than English speak in first person."""
+    """Draw the person and the noise of a scene; languages other than English speak in first person."""
     person = SPEAKER
     roll = rng.random()
     if lang == "en" and roll > TRAIN_SHARE_FIRST:
@@ -106,7 +113,9 @@ def other_person(cast: Cast) -> Person:
             other = full_name(rng, surname)
         else:
             renamed = f"{first} {rng.choice([s for s in SURNAMES if s != surname])}"
-            return replace(cast.person, name=renamed, subject=renamed, possessive=f"{renamed}'s", object=renamed)
+            return replace(
+                cast.person, name=renamed, subject=renamed, possessive=f"{renamed}'s", object=renamed
+            )
         if other.name != name:
             return other
     while True:
@@ -116,7 +125,7 @@ def other_person(cast: Cast) -> Person:
 
 
 def clause(cast: Cast, sentence: str) -> str:
-    """``sentence`` as a clause in the scene's language (only English and the Romance languages change case)."""
+    """``sentence`` as a clause in the scene's language (only English changes its case)."""
     if cast.lang == "en":
         return as_clause(sentence)
     return sentence.rstrip(".。")

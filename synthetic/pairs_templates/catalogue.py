@@ -1,10 +1,10 @@
 """Reads the phrasing files into sections and holds out a part of them for validation.
 
-A file is a list of sections.  A section opens with ``@ key domain kind lang`` and is followed by ``role: text``
-lines.  In texts ``[am|is]`` picks first or third person, ``<a|b>`` picks one at random, and ``{name}`` is a slot.
-Lines of lists (``v``, ``x`` and every upper-case name that the kind's module reads) separate values by `` | ``.
-Held out: whole domains, whole languages, and of every role with enough lines about one in seven, by a hash of the
-template id; so the two splits never share a template.
+A file is a list of sections.  A section opens with ``@ key domain kind lang`` and is followed by ``role:
+text`` lines.  In texts ``[am|is]`` picks first or third person, ``<a|b>`` picks one at random, and
+``{name}`` is a slot. Lines of lists (``v``, ``x`` and every upper-case name that the kind's module reads)
+separate values by `` | ``. Held out: whole domains, whole languages, and of every role with enough lines
+about one in seven, by a hash of the template id; so the two splits never share a template.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def _parse(path: Path) -> list[Section]:
             close()
             header = line[1:].split()
             if len(header) != 4:
-                raise ValueError(f"{path.name}:{number}: a section needs key, domain, kind and language: {line!r}")
+                raise ValueError(
+                    f"{path.name}:{number}: a section needs key, domain, kind and language: {line!r}"
+                )
             templates, values = {}, {}
             continue
         role, separator, text = line.partition(":")

@@ -1,7 +1,8 @@
 """Scenes about an attribute that has one value at a time (job, home, port, deadline, capital).
 
-The claims follow the roles of the phrasing files: c changes a to b, t asserts a new b, e ends a, k keeps a, w takes a
-back for b, q adds b, n commits to nothing, o mentions a value in another proposition, p tells the dated past.
+The claims follow the roles of the phrasing files: c changes a to b, t asserts a new b, e ends a, k keeps a,
+w takes a back for b, q adds b, n commits to nothing, o mentions a value in another proposition, p tells the
+dated past.
 """
 
 from __future__ import annotations
@@ -14,20 +15,93 @@ from synthetic.pairs_templates.catalogue import Section, Split, Template, sectio
 from synthetic.pairs_templates.rendering import Person
 from synthetic.pairs_templates.statements import NOTHING, Claim, Scene, Source, Target
 
-OVERTURNING = ("c", "c", "c", "t", "t", "t", "e", "e", "w", "bare", "bare", "bare", "cue", "correct", "negate",
-               "forget", "deny", "revert", "told")
-KEEPING = ("k", "q", "n", "n", "o", "p", "hypo", "fiction", "ask", "hearsay", "future", "keep", "past", "plan",
-           "agree", "agree", "paraphrase", "past_b")
+OVERTURNING = (
+    "c",
+    "c",
+    "c",
+    "t",
+    "t",
+    "t",
+    "e",
+    "e",
+    "w",
+    "bare",
+    "bare",
+    "bare",
+    "cue",
+    "correct",
+    "negate",
+    "forget",
+    "deny",
+    "revert",
+    "told",
+)
+KEEPING = (
+    "k",
+    "q",
+    "n",
+    "n",
+    "o",
+    "p",
+    "hypo",
+    "fiction",
+    "ask",
+    "hearsay",
+    "future",
+    "keep",
+    "past",
+    "plan",
+    "agree",
+    "agree",
+    "paraphrase",
+    "past_b",
+)
 STRATUM = {
-    "c": "value_update", "t": "value_update_new_only", "e": "ended", "w": "correction", "bare": "bare_restated_value",
-    "cue": "value_update", "correct": "correction", "negate": "negation", "forget": "deletion", "deny": "retraction",
-    "revert": "reversion", "told": "value_update", "k": "still", "q": "additive", "n": "plan", "o": "same_value_other",
-    "p": "history", "hypo": "hypothetical", "fiction": "fiction", "ask": "question", "hearsay": "hearsay",
-    "future": "announced", "keep": "still", "past": "history", "plan": "plan", "agree": "switch_to_target",
-    "paraphrase": "restatement", "past_b": "history",
+    "c": "value_update",
+    "t": "value_update_new_only",
+    "e": "ended",
+    "w": "correction",
+    "bare": "bare_restated_value",
+    "cue": "value_update",
+    "correct": "correction",
+    "negate": "negation",
+    "forget": "deletion",
+    "deny": "retraction",
+    "revert": "reversion",
+    "told": "value_update",
+    "k": "still",
+    "q": "additive",
+    "n": "plan",
+    "o": "same_value_other",
+    "p": "history",
+    "hypo": "hypothetical",
+    "fiction": "fiction",
+    "ask": "question",
+    "hearsay": "hearsay",
+    "future": "announced",
+    "keep": "still",
+    "past": "history",
+    "plan": "plan",
+    "agree": "switch_to_target",
+    "paraphrase": "restatement",
+    "past_b": "history",
 }
-GENERIC = frozenset({"cue", "correct", "negate", "forget", "deny", "hypo", "fiction", "ask", "hearsay", "future",
-                     "keep", "past"})
+GENERIC = frozenset(
+    {
+        "cue",
+        "correct",
+        "negate",
+        "forget",
+        "deny",
+        "hypo",
+        "fiction",
+        "ask",
+        "hearsay",
+        "future",
+        "keep",
+        "past",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -41,18 +115,21 @@ class Stage:
     value: dict[str, str]
 
     def slot(self, entity: str | None = None) -> tuple[str, str]:
-        """The slot of the attribute for this or another entity."""
+        """Return the slot of the attribute for this or another entity."""
         return (self.section.key, entity or self.entity)
 
-    def text(self, template: Template, *, entity: str | None = None, person: Person | None = None,
-             **values: str) -> str:
+    def text(
+        self, template: Template, *, entity: str | None = None, person: Person | None = None, **values: str
+    ) -> str:
         """Sentence with values, entity, and the document named before it where the section asks for that."""
         entity = entity or self.entity
         body = self.cast.render(template, {"x": entity, **self.value, **values}, person=person)
+        return body if "{x}" in template.text else self.introduced(body, entity)
+
+    def introduced(self, body: str, entity: str) -> str:
+        """``body`` after a sentence that names the document, in sections that have such sentences."""
         context = self.cast.choose(self.section.pick("ctx"))
-        if context is not None and "{x}" not in template.text:
-            body = f"{self.cast.render(context, {'x': entity})} {body}"
-        return body
+        return body if context is None else f"{self.cast.render(context, {'x': entity})} {body}"
 
 
 def values_of(section: Section, rng: random.Random, count: int) -> list[str] | None:
@@ -84,8 +161,10 @@ def _own(stage: Stage, role: str) -> Source | None:
 
 
 def _swapped(stage: Stage, role: str) -> Source | None:
-    """The change c or t in other directions: agree b->a, revert a->earlier z, told: c->a as history."""
-    template = stage.cast.choose(stage.section.pick("c" if role != "agree" or stage.cast.rng.random() < 0.6 else "t"))
+    """Return the change c or t in another direction: agree z->a, revert and told a->z."""
+    template = stage.cast.choose(
+        stage.section.pick("c" if role != "agree" or stage.cast.rng.random() < 0.6 else "t")
+    )
     if template is None:
         return None
     old, new = {"agree": ("z", "a"), "revert": ("a", "z"), "told": ("a", "z")}[role]
@@ -103,26 +182,29 @@ def _state(stage: Stage, letter: str, **who: object) -> tuple[Template, str] | N
 
 
 def _composed(stage: Stage, role: str) -> Source | None:
-    """A generic frame around a state sentence ("It is no longer true that ...")."""
+    """Return a generic frame around a state sentence ("It is no longer true that ...")."""
     frame = stage.cast.choose(stage.generic.pick(role)) if stage.generic else None
     letter = "a" if role in {"negate", "forget", "deny", "keep", "past"} else "b"
     if role in {"hypo", "hearsay", "ask"} and stage.cast.rng.random() < 0.2:
         letter = "a"
-    state = _state(stage, letter)
-    if frame is None or state is None:
+    template = stage.cast.choose(stage.section.pick("s"))
+    if frame is None or template is None:
         return None
-    template, sentence = state
+    sentence = stage.cast.render(template, {"x": stage.entity, "v": stage.value[letter]})
     text = stage.cast.render(frame, {"sent": sentence, "that": clause(stage.cast, sentence)})
+    text = stage.introduced(text, stage.entity)
     said = frozenset({stage.value[letter]})
     holds = said if role in {"cue", "correct", "keep"} else NOTHING
     ends = said if role in {"negate", "forget", "deny"} else NOTHING
     changing = role in {"cue", "correct", "negate", "forget", "deny"}
-    claim = Claim(stage.slot(), STRATUM[role], holds, ends, change=changing, retracts=role in {"correct", "deny"})
+    claim = Claim(
+        stage.slot(), STRATUM[role], holds, ends, change=changing, retracts=role in {"correct", "deny"}
+    )
     return Source(text, f"{frame.id}+{template.id}", (claim,), stage.cast.lang)
 
 
 def _bare(stage: Stage, role: str) -> Source | None:
-    """A state sentence without any cue: of another value (bare), or of the same (paraphrase)."""
+    """Return a state sentence without any cue: of another value (bare), or of the same (paraphrase)."""
     letter = "b" if role == "bare" else "a"
     state = _state(stage, letter)
     if state is None:
@@ -142,11 +224,12 @@ def _planned(stage: Stage) -> Source | None:
     infinitive, gerund = (stage.cast.render(part, slots) for part in (verb, noun))
     lowered = {"inf": infinitive[:1].lower() + infinitive[1:], "ger": gerund[:1].lower() + gerund[1:]}
     claim = Claim(stage.slot(), "plan")
-    return Source(stage.cast.render(frame, lowered), f"{frame.id}+{verb.id}", (claim,), stage.cast.lang)
+    text = stage.introduced(stage.cast.render(frame, lowered), stage.entity)
+    return Source(text, f"{frame.id}+{verb.id}", (claim,), stage.cast.lang)
 
 
 def source_of(stage: Stage, role: str) -> Source | None:
-    """A source of one role, or None where this split has no phrasing for it."""
+    """Return a source of one role, or None where this split has no phrasing for it."""
     if role in GENERIC:
         return _composed(stage, role)
     if role in {"agree", "revert", "told"}:
@@ -159,7 +242,7 @@ def source_of(stage: Stage, role: str) -> Source | None:
 
 
 def targets_of(stage: Stage, others: list[Section]) -> list[Target]:
-    """Earlier sentences: the state, itself an update, about somebody else, about something else, about the past."""
+    """Earlier sentences: the state, an update to it, somebody else, another attribute, the past."""
     rng, lang = stage.cast.rng, stage.cast.lang
     held = frozenset({stage.value["a"]})
     found: list[Target] = []
@@ -218,8 +301,13 @@ def build(rng: random.Random, split: Split, lang: str) -> Scene | None:
     stage = Stage(section, generic, cast, entity, dict(zip("abcz", values, strict=True)))
     if stage.value["z"] == stage.value["a"]:
         stage.value["z"] = stage.value["b"]
-    others = [s for s in sections if s.key != section.key and bool(s.values.get("x")) == bool(entities)
-              and (not entities or entity in s.values["x"])]
+    others = [
+        s
+        for s in sections
+        if s.key != section.key
+        and bool(s.values.get("x")) == bool(entities)
+        and (not entities or entity in s.values["x"])
+    ]
     roles = [*rng.sample(OVERTURNING, 3), *rng.sample(KEEPING, 4)]
     sources = [source for role in roles if (source := source_of(stage, role)) is not None]
     return Scene(section.domain, tuple(sources), tuple(targets_of(stage, others)))

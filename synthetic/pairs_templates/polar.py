@@ -1,7 +1,7 @@
 """Scenes about liking and disliking one item: the contrastive quadruples.
 
-Every scene crosses {like to dislike, dislike to like, switch to, switch from} with a target of each polarity, so that
-neither the source nor the target alone tells the label.
+Every scene crosses {like to dislike, dislike to like, switch to, switch from} with a target of each
+polarity, so that neither the source nor the target alone tells the label.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ EXTRA = ("l", "d", "kl", "kd", "q", "n", "n", "pl", "pd", "o", "hl", "hd", "fl",
 
 
 def _claims(role: str, x: str, y: str) -> tuple[Claim, ...]:
-    """What a preference source of ``role`` says about the item x and its sibling y."""
+    """Return what a preference source of ``role`` says about the item x and its sibling y."""
     table = {
         "ld": (Claim(x, "preference_flip", DISLIKE, LIKE, change=True),),
         "dl": (Claim(x, "preference_flip", LIKE, DISLIKE, change=True),),
-        "st": (Claim(x, "switch_to", LIKE, DISLIKE, change=True), Claim(y, "switch_from", NOTHING, LIKE, change=True)),
-        "sf": (Claim(x, "switch_from", NOTHING, LIKE, change=True), Claim(y, "switch_to", LIKE, DISLIKE, change=True)),
+        "st": (
+            Claim(x, "switch_to", LIKE, DISLIKE, change=True),
+            Claim(y, "switch_from", NOTHING, LIKE, change=True),
+        ),
+        "sf": (
+            Claim(x, "switch_from", NOTHING, LIKE, change=True),
+            Claim(y, "switch_to", LIKE, DISLIKE, change=True),
+        ),
         "l": (Claim(x, "bare_restated_value", LIKE),),
         "d": (Claim(x, "bare_restated_value", DISLIKE),),
         "kl": (Claim(x, "still", LIKE),),
@@ -42,7 +48,9 @@ def _claims(role: str, x: str, y: str) -> tuple[Claim, ...]:
     return table[role]
 
 
-def source_of(cast: Cast, words: list[Section], role: str, items: dict[str, str], keys: tuple[str, str]) -> Source | None:
+def source_of(
+    cast: Cast, words: list[Section], role: str, items: dict[str, str], keys: tuple[str, str]
+) -> Source | None:
     pool = tuple(template for section in words for template in section.pick(role))
     template = cast.choose(pool)
     if template is None:
@@ -53,7 +61,9 @@ def source_of(cast: Cast, words: list[Section], role: str, items: dict[str, str]
     return Source(text, template.id, _claims(role, *keys), cast.lang)
 
 
-def targets_of(cast: Cast, words: list[Section], items: dict[str, str], keys: tuple[str, str]) -> list[Target]:
+def targets_of(
+    cast: Cast, words: list[Section], items: dict[str, str], keys: tuple[str, str]
+) -> list[Target]:
     x, y = keys
     found: list[Target] = []
 
@@ -69,7 +79,13 @@ def targets_of(cast: Cast, words: list[Section], items: dict[str, str], keys: tu
     put("d", x, DISLIKE, "main")
     put("hl", x, LIKE, "update")
     put("hd", x, DISLIKE, "update")
-    put("l" if cast.rng.random() < 0.6 else "d", y, LIKE, "sibling_item", slots={"x": items["y"], "y": items["x"]})
+    put(
+        "l" if cast.rng.random() < 0.6 else "d",
+        y,
+        LIKE,
+        "sibling_item",
+        slots={"x": items["y"], "y": items["x"]},
+    )
     if found and found[-1].relation == "sibling_item" and ".d." in found[-1].template:
         last = found.pop()
         found.append(Target(last.text, last.template, y, DISLIKE, "sibling_item", cast.lang))

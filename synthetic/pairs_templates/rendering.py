@@ -13,7 +13,8 @@ from dataclasses import dataclass
 _PERSON = re.compile(r"\[([^\[\]|]*)\|([^\[\]|]*)\]")
 _CHOICE = re.compile(r"<([^<>]*\|[^<>]*)>")
 _LOWERED = frozenset(
-    "My The Our We He She A An It There For On At In Every His Her Their Most Each They You You'll This No All Hardly Guests Friday Wednesdays".split()
+    "My The Our We He She A An It There For On At In Every His Her Their Most Each They You You'll This No "
+    "All Hardly Guests Friday Wednesdays".split()
 )
 
 
@@ -33,8 +34,13 @@ class Person:
     def forms(self) -> dict[str, str]:
         """Slots {S}, {s}, {P}, {p}, {O}, {m} of this person."""
         return {
-            "S": self.subject, "s": self.pronoun, "P": self.possessive,
-            "p": self.pronoun_possessive, "O": self.object, "m": self.mine, "M": self.mine.capitalize(),
+            "S": self.subject,
+            "s": self.pronoun,
+            "P": self.possessive,
+            "p": self.pronoun_possessive,
+            "O": self.object,
+            "m": self.mine,
+            "M": self.mine.capitalize(),
         }
 
 
@@ -43,7 +49,7 @@ USER = Person("the user", "the user", "the user", "the user's", "their", "the us
 
 
 def named(name: str, gender: str) -> Person:
-    """A third person called ``name``; ``gender`` is "f" or "m" and only chooses pronouns."""
+    """Return a third person called ``name``; ``gender`` is "f" or "m" and only chooses pronouns."""
     pronoun, possessive, mine = ("she", "her", "hers") if gender == "f" else ("he", "his", "his")
     return Person(name, name, pronoun, f"{name}'s", possessive, name, False, mine)
 
@@ -60,12 +66,23 @@ def fill(text: str, slots: Mapping[str, str], person: Person, rng: random.Random
     return text[:1].upper() + text[1:]
 
 
-_PLURAL = {"is": "are", "has": "have", "was": "were", "does": "do", "bores": "bore", "remains": "remain",
-           "leaves": "leave", "puts": "put", "appeals": "appeal", "doesn't": "don't", "cheers": "cheer"}
+_PLURAL = {
+    "is": "are",
+    "has": "have",
+    "was": "were",
+    "does": "do",
+    "bores": "bore",
+    "remains": "remain",
+    "leaves": "leave",
+    "puts": "put",
+    "appeals": "appeal",
+    "doesn't": "don't",
+    "cheers": "cheer",
+}
 
 
 def agree(sentence: str, item: str) -> str:
-    """The verb after a plural ``item`` in the plural; only for items that end in a plural s."""
+    """Return the verb after a plural ``item`` in the plural; only for items that end in a plural s."""
     if not item.endswith("s") or item.endswith("ss"):
         return sentence
     pattern = re.compile(rf"({re.escape(item)} )({'|'.join(map(re.escape, _PLURAL))})\b", re.IGNORECASE)
@@ -73,7 +90,7 @@ def agree(sentence: str, item: str) -> str:
 
 
 def as_clause(sentence: str) -> str:
-    """The sentence as a dependent clause: no final stop, lower-case first word unless it is a name or "I"."""
+    """Return the sentence as a clause: no final stop, first word lowered unless it is a name or "I"."""
     clause = sentence.rstrip().rstrip(".!。！")
     first = clause.split(" ", 1)[0]
     return clause[:1].lower() + clause[1:] if first in _LOWERED else clause
@@ -92,14 +109,14 @@ def casual(sentence: str, rng: random.Random) -> str:
 
 
 def _buried(sentence: str, noise: Mapping[str, Sequence[str]], rng: random.Random) -> str:
-    """A long message with ``sentence`` somewhere in its middle."""
+    """Return a long message with ``sentence`` somewhere in its middle."""
     before = rng.sample(list(noise["before"]), min(3, len(noise["before"])))
     after = rng.sample(list(noise["after"]), min(3, len(noise["after"])))
     return " ".join([*before[: rng.randint(1, 3)], sentence, *after[: rng.randint(1, 3)]])
 
 
 def dress(sentence: str, noise: Mapping[str, Sequence[str]], rng: random.Random, *, amount: float) -> str:
-    """``sentence`` with an opener, chat sentences before or after it, or a log stamp, ``amount`` of the time."""
+    """``sentence`` with an opener, chat around it or a log stamp, ``amount`` of the time."""
     sentence = casual(sentence, rng)
     if rng.random() > amount:
         return sentence
@@ -108,7 +125,11 @@ def dress(sentence: str, noise: Mapping[str, Sequence[str]], rng: random.Random,
         return _buried(sentence, noise, rng)
     if style < 0.40 and noise.get("open"):
         opener = rng.choice(noise["open"])
-        joined = as_clause(sentence) + sentence[len(sentence.rstrip(".!。！")):] if opener.endswith(",") else sentence
+        joined = (
+            as_clause(sentence) + sentence[len(sentence.rstrip(".!。！")) :]
+            if opener.endswith(",")
+            else sentence
+        )
         sentence = f"{opener} {joined}"
     elif style < 0.55 and noise.get("stamp"):
         return f"{rng.choice(noise['stamp'])} {sentence}"

@@ -45,5 +45,7 @@ def build(rng: random.Random, split: Split, lang: str) -> Scene | None:
         text = cast.render(states[0], slots, person=stranger)
         targets.append(Target(text, states[0].id, (section.key, stranger.name), ON, "other_entity", lang))
     for template in section.pick("D")[:2]:
-        targets.append(Target(cast.render(template, slots), template.id, ("beside", *slot), ON, "near_miss", lang))
+        targets.append(
+            Target(cast.render(template, slots), template.id, ("beside", *slot), ON, "near_miss", lang)
+        )
     return Scene(section.domain, tuple(sources), tuple(targets))

@@ -1,8 +1,8 @@
 """What a generated sentence says, and what a later sentence does to an earlier one.
 
-Knows nothing about wording.  A target asserts values of one slot; a source makes claims about slots.  The label of a
-pair follows from those two alone (SEMANTICS section 1: supersedes, retracts, confirms), which is why the generator can
-pair every source with every target of a scene without a hand-written label.
+Knows nothing about wording.  A target asserts values of one slot; a source makes claims about slots.  The
+label of a pair follows from those two alone (SEMANTICS section 1: supersedes, retracts, confirms), which is
+why the generator can pair every source with every target of a scene without a hand-written label.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ NOTHING: frozenset[str] = frozenset()
 class Claim:
     """One thing that a source says about one slot.
 
-    ``holds``: values that it asserts now; ``ends``: values that it says are over; ``single``: the slot takes one
-    value at a time, so that asserting another value is itself an end.  A claim with neither (a plan, a question, a
-    joke) only touches the slot.  ``change``: it reports a change; ``retracts``: it says the old value never held.
+    ``holds``: values that it asserts now; ``ends``: values that it says are over; ``single``: the slot
+    takes one value at a time, so that asserting another value is itself an end.  A claim with neither (a
+    plan, a question, a joke) only touches the slot.  ``change``: it reports a change; ``retracts``: it says
+    the old value never held.
     """
 
     slot: Hashable
@@ -33,7 +34,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Source:
-    """A later sentence: its text, the id of its template, and its claims (several when clauses are joined)."""
+    """A later sentence: text, template id, and its claims (several when clauses are joined)."""
 
     text: str
     template: str
@@ -43,9 +44,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Target:
-    """An earlier sentence.  ``holds`` is empty when nothing can overturn it here (history, a plan, a question).
+    """An earlier sentence.  ``holds`` is empty when nothing can overturn it here (history, plan, question).
 
-    ``relation`` names what it is to the scene's main statement: main, update, other_entity, other_attribute, past.
+    ``relation`` names what it is to the scene's main statement: main, update, other_entity,
+    other_attribute, past.
     """
 
     text: str
@@ -69,7 +71,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Scene:
-    """Sources and targets that may be paired freely; ``always`` lists index pairs that must all be emitted."""
+    """Sources and targets that pair freely; ``always`` lists index pairs that must all be emitted."""
 
     domain: str
     sources: tuple[Source, ...]
@@ -78,7 +80,7 @@ class Scene:
 
 
 def overturns(claim: Claim, target: Target) -> bool:
-    """True when ``claim`` ends a value of ``target``, or asserts another value of the same single-valued slot."""
+    """Return True when ``claim`` ends a value of ``target`` or asserts another of the single-valued slot."""
     if claim.slot != target.slot or not target.holds:
         return False
     if claim.ends & target.holds:

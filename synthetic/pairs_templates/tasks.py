@@ -1,7 +1,8 @@
 """Scenes about to-do items and list entries: completion, cancellation, partial progress, list changes.
 
-An item of a ``todo`` shelf reads ``infinitive ; past ; gerund ; outcome``: the outcome shows that it is done without
-saying so.  A list is many-valued: adding an entry ends nothing, removing one ends every statement that contains it.
+An item of a ``todo`` shelf reads ``infinitive ; past ; gerund ; outcome``: the outcome shows that it is
+done without saying so.  A list is many-valued: adding an entry ends nothing, removing one ends every
+statement that contains it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,12 @@ def build_todo(rng: random.Random, split: Split, lang: str) -> Scene | None:
     cast = cast_for(rng, split, lang)
     item, other = rng.sample(list(shelf.values["item"]), 2)
     sources, targets = [], []
-    for role in ["done", "out", "drop", *rng.sample(["reopen", "almost", "almost", "still", "plan", "ask", "other"], 4)]:
+    for role in [
+        "done",
+        "out",
+        "drop",
+        *rng.sample(["reopen", "almost", "almost", "still", "plan", "ask", "other"], 4),
+    ]:
         made = _word(cast, words, role, {**_slots(item), "name": other_person(cast).name})
         if made:
             shape = TODO_ROLES[role]
@@ -55,8 +61,11 @@ def build_todo(rng: random.Random, split: Split, lang: str) -> Scene | None:
             claim = Claim(slot, shape.stratum, shape.holds, shape.ends, change=shape.change)
             sources.append(Source(*made, (claim,), lang))
     for text, relation, holds, role in (
-        (item, "main", OPEN, "s"), (item, "main", OPEN, "s"), (other, "other_item", OPEN, "s"),
-        (item, "main", DONE, "done"), (item, "other_attribute", NOTHING, "o"),
+        (item, "main", OPEN, "s"),
+        (item, "main", OPEN, "s"),
+        (other, "other_item", OPEN, "s"),
+        (item, "main", DONE, "done"),
+        (item, "other_attribute", NOTHING, "o"),
     ):
         made = _word(cast, words, role, _slots(text))
         if made:
@@ -101,8 +110,12 @@ def build_list(rng: random.Random, split: Split, lang: str) -> Scene | None:
         made = _word(cast, words, role.split("_")[0], slots)
         if made:
             sources.append(Source(*made, (claim,), lang))
-    shapes = [("all", base, slot, {a, c, d}, "main"), ("all", {**base, "a": b}, slot, {b, c, d}, "main"),
-              ("one", base, slot, {a}, "main"), ("one", {**base, "a": c}, slot, {c}, "other_item")]
+    shapes = [
+        ("all", base, slot, {a, c, d}, "main"),
+        ("all", {**base, "a": b}, slot, {b, c, d}, "main"),
+        ("one", base, slot, {a}, "main"),
+        ("one", {**base, "a": c}, slot, {c}, "other_item"),
+    ]
     if rest:
         shapes.append(("all", {**base, "x": rest[0]}, (shelf.key, rest[0]), {a, c, d}, "other_entity"))
     for role, slots, target_slot, holds, relation in shapes:

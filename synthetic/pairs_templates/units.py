@@ -1,7 +1,7 @@
 """Scenes about numbers: another value overturns, the same value in another unit or format does not.
 
-Forms of one quantity are computed (2 pm = 14:00, 182 cm = 5 ft 11.7 in), never written by hand, so they agree for
-certain; two quantities of one scene always differ by more than their coarsest form can blur.
+Forms of one quantity are computed (2 pm = 14:00, 182 cm = 5 ft 11.7 in), never written by hand, so they
+agree for certain; two quantities of one scene always differ by more than their coarsest form can blur.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from synthetic.pairs_templates.casting import Cast, cast_for, clause
-from synthetic.pairs_templates.catalogue import Section, Split, sections_of
+from synthetic.pairs_templates.casting import cast_for
+from synthetic.pairs_templates.catalogue import Split, sections_of
 from synthetic.pairs_templates.statements import NOTHING, Claim, Scene, Source, Target
 
-SMALL = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-         "seventeen eighteen nineteen twenty").split()
+SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty"
+).split()
 TENS = {2: "twenty", 3: "thirty", 4: "forty", 5: "fifty", 6: "sixty", 7: "seventy", 8: "eighty", 9: "ninety"}
 MONTHS = ("January February March April May June July August September October November December").split()
 ORDINAL = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
@@ -32,8 +34,12 @@ def clock_forms(minute: int) -> list[str]:
     """Forms of a time of day that is a multiple of 15 minutes."""
     hour, rest = divmod(minute, 60)
     twelve, half = hour % 12 or 12, "am" if hour < 12 else "pm"
-    words = {0: f"{SMALL[twelve]} o'clock", 15: f"a quarter past {SMALL[twelve]}", 30: f"half past {SMALL[twelve]}",
-             45: f"a quarter to {SMALL[twelve % 12 + 1]}"}[rest]
+    words = {
+        0: f"{SMALL[twelve]} o'clock",
+        15: f"a quarter past {SMALL[twelve]}",
+        30: f"half past {SMALL[twelve]}",
+        45: f"a quarter to {SMALL[twelve % 12 + 1]}",
+    }[rest]
     part = "in the morning" if hour < 12 else "in the afternoon" if hour < 18 else "in the evening"
     short = f"{twelve} {half}" if rest == 0 else f"{twelve}:{rest:02d} {half}"
     return [f"{hour}:{rest:02d}", short, f"{words} {part}", f"{hour:02d}:{rest:02d}"]
@@ -48,7 +54,12 @@ def money_forms(amount: int) -> list[str]:
 def percent_forms(percent: int) -> list[str]:
     """Forms of a percentage below 100."""
     shares = {25: "a quarter", 50: "half", 75: "three quarters", 20: "one fifth", 10: "a tenth"}
-    return [f"{percent}%", f"{percent} percent", f"{percent} per cent", *([shares[percent]] if percent in shares else [])]
+    return [
+        f"{percent}%",
+        f"{percent} percent",
+        f"{percent} per cent",
+        *([shares[percent]] if percent in shares else []),
+    ]
 
 
 def duration_forms(minute: int) -> list[str]:
@@ -58,20 +69,32 @@ def duration_forms(minute: int) -> list[str]:
     if rest == 0:
         forms += [f"{spelled(hours)} hour{'s' * (hours > 1)}", f"{hours} h"]
     elif rest == 30 and hours:
-        forms += [f"{spelled(hours)} and a half hours" if hours > 1 else "an hour and a half", f"{hours}.5 hours"]
+        forms += [
+            f"{spelled(hours)} and a half hours" if hours > 1 else "an hour and a half",
+            f"{hours}.5 hours",
+        ]
     return forms
 
 
 def length_forms(centimetre: int) -> list[str]:
     """Forms of a body height."""
     inch = round(centimetre / 2.54)
-    return [f"{centimetre} cm", f"{centimetre / 100:.2f} m", f"{inch // 12} ft {inch % 12} in",
-            f"one metre {centimetre - 100}"]
+    return [
+        f"{centimetre} cm",
+        f"{centimetre / 100:.2f} m",
+        f"{inch // 12} ft {inch % 12} in",
+        f"one metre {centimetre - 100}",
+    ]
 
 
 def weight_forms(kilogram: int) -> list[str]:
     """Forms of a weight."""
-    return [f"{kilogram} kg", f"{kilogram} kilos", f"{kilogram} kilograms", f"about {round(kilogram * 2.20462)} pounds"]
+    return [
+        f"{kilogram} kg",
+        f"{kilogram} kilos",
+        f"{kilogram} kilograms",
+        f"about {round(kilogram * 2.20462)} pounds",
+    ]
 
 
 def day_forms(day: int) -> list[str]:
@@ -79,8 +102,13 @@ def day_forms(day: int) -> list[str]:
     month, date = divmod(day - 1, 28)
     date += 1
     name, ending = MONTHS[month], ORDINAL.get(date, "th")
-    return [f"{date} {name}", f"{name} {date}{ending}", f"the {date}{ending} of {name}", f"{name[:3]} {date}",
-            f"{date:02d}.{month + 1:02d}."]
+    return [
+        f"{date} {name}",
+        f"{name} {date}{ending}",
+        f"the {date}{ending} of {name}",
+        f"{name[:3]} {date}",
+        f"{date:02d}.{month + 1:02d}.",
+    ]
 
 
 def count_forms(count: int) -> list[str]:
@@ -91,8 +119,12 @@ def count_forms(count: int) -> list[str]:
 
 def distance_forms(kilometre: int) -> list[str]:
     """Forms of a distance."""
-    return [f"{kilometre} km", f"{kilometre} kilometres", f"{kilometre * 1000:,} m",
-            f"about {kilometre * 0.621371:.1f} miles"]
+    return [
+        f"{kilometre} km",
+        f"{kilometre} kilometres",
+        f"{kilometre * 1000:,} m",
+        f"about {kilometre * 0.621371:.1f} miles",
+    ]
 
 
 def week_forms(week: int) -> list[str]:
@@ -106,17 +138,22 @@ def celsius_forms(celsius: int) -> list[str]:
 
 
 QUANTITIES: dict[str, tuple[Callable[[int], list[str]], range]] = {
-    "clock": (clock_forms, range(7 * 60, 21 * 60, 30)), "money": (money_forms, range(400, 9000, 100)),
-    "percent": (percent_forms, range(5, 96, 5)), "duration": (duration_forms, range(30, 300, 30)),
-    "length": (length_forms, range(152, 199, 6)), "weight": (weight_forms, range(45, 120, 5)),
-    "day": (day_forms, range(1, 337, 3)), "count": (count_forms, range(2, 60)),
-    "distance": (distance_forms, range(3, 90, 4)), "week": (week_forms, range(2, 17)),
+    "clock": (clock_forms, range(7 * 60, 21 * 60, 30)),
+    "money": (money_forms, range(400, 9000, 100)),
+    "percent": (percent_forms, range(5, 96, 5)),
+    "duration": (duration_forms, range(30, 300, 30)),
+    "length": (length_forms, range(152, 199, 6)),
+    "weight": (weight_forms, range(45, 120, 5)),
+    "day": (day_forms, range(1, 337, 3)),
+    "count": (count_forms, range(2, 60)),
+    "distance": (distance_forms, range(3, 90, 4)),
+    "week": (week_forms, range(2, 17)),
     "celsius": (celsius_forms, range(14, 90, 4)),
 }
 
 
-def _sources(cast: Cast, section: Section, say: Callable[[str, str, str], str | None], slot: tuple[str, str],
-             old: str, new: str) -> list[tuple[str, Claim]]:
+def _claims(slot: tuple[str, str], old: str, new: str) -> list[tuple[str, Claim]]:
+    """Roles of a numeric source with the claim that each makes; a letter after ``_`` names the value said."""
     a, b = frozenset({old}), frozenset({new})
     return [
         ("c", Claim(slot, "numeric_change", b, a, change=True)),
@@ -154,15 +191,20 @@ def build(rng: random.Random, split: Split, lang: str) -> Scene | None:
         return cast.render(template, {"x": name, **texts}), template.id
 
     sources, targets = [], []
-    shapes = _sources(cast, section, lambda *_: None, slot, a, b)
+    shapes = _claims(slot, a, b)
     for role, claim in rng.sample(shapes, 7):
         first, second = (new, old) if role in {"s_b", "c_in"} else (old, new)
         made = say(letters.get(role, role), entity, first, second)
         if made:
             sources.append(Source(*made, (claim,), lang))
-    plans = [("s", old, new, slot, {a}, "main"), ("s", old, new, slot, {a}, "main"), ("s", new, old, slot, {b}, "main"),
-             ("c", new, old, slot, {a}, "update"), ("p", old, new, slot, set(), "past"),
-             ("o", old, new, ("mention", *slot), set(), "other_attribute")]
+    plans = [
+        ("s", old, new, slot, {a}, "main"),
+        ("s", old, new, slot, {a}, "main"),
+        ("s", new, old, slot, {b}, "main"),
+        ("c", new, old, slot, {a}, "update"),
+        ("p", old, new, slot, set(), "past"),
+        ("o", old, new, ("mention", *slot), set(), "other_attribute"),
+    ]
     strangers = [x for x in entities if x != entity]
     if strangers:
         stranger = rng.choice(strangers)
@@ -174,6 +216,3 @@ def build(rng: random.Random, split: Split, lang: str) -> Scene | None:
         if made:
             targets.append(Target(*made, target_slot, frozenset(holds) or NOTHING, relation, lang))
     return Scene(section.domain, tuple(sources), tuple(targets))
-
-
-__all__ = ["QUANTITIES", "build", "clause", "spelled"]
