@@ -7,11 +7,14 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import candidate_recall, factconsolidation_pairs, memora_export, memora_roles
 from benchmarks.memora_data import conversation, groups, in_context
+
+#: A busy machine is no reason to fail.
+unhurried = settings(deadline=None)
 
 GOLD = ("value", "key", "kind", "final_active")
 
@@ -185,6 +188,7 @@ def test_every_fixed_name_is_there_and_baselines_alone_leave_the_verifier_out(da
     assert "newest_all_correct" in written["summary"]
 
 
+@unhurried
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), min_size=1, max_size=12))
 def test_average_precision_is_the_mean_precision_at_each_positive(pairs):
     truth = np.array([label for label, _ in pairs])

@@ -8,12 +8,15 @@ import json
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from validity_graph.errors import InputError
 from validity_graph.layer import EVALUATION_ONLY, Mode, annotate, attach, context_note, validity
 from validity_graph.records import Hop, Memory, Reason, Source, Status, Verdict
+
+#: A busy machine is no reason to fail.
+unhurried = settings(deadline=None)
 
 PAPER_FIELDS = (
     "gold,gold_ids,is_current,is_latest,is_stale,stale,answer,answer_text,ce_score,mxbai_score,"
@@ -62,6 +65,7 @@ def keys_in(value):
     return set()
 
 
+@unhurried
 @given(retrievals(), st.sampled_from([None, "off", Mode.OFF]))
 def test_contract_off_is_byte_identical_to_no_layer(case, mode):
     found, judged = case
@@ -74,6 +78,7 @@ def test_contract_off_is_byte_identical_to_no_layer(case, mode):
     assert [(item.memory, item.score) for item in annotate(found, judged, mode=mode)] == found
 
 
+@unhurried
 @given(retrievals())
 def test_contract_context_keeps_candidates_and_rank_order(case):
     found, judged = case
@@ -91,6 +96,7 @@ def test_contract_context_keeps_candidates_and_rank_order(case):
             assert item["validity"]["path"] == list(verdict.path)
 
 
+@unhurried
 @given(retrievals())
 def test_contract_demote_keeps_candidates_and_count_and_moves_only_the_outdated_down(case):
     found, judged = case
@@ -101,6 +107,7 @@ def test_contract_demote_keeps_candidates_and_count_and_moves_only_the_outdated_
     assert [item["id"] for item in attach(plain(found), judged, mode="demote")] == wanted
 
 
+@unhurried
 @given(retrievals())
 def test_contract_demotion_is_opt_in_and_conditioned_on_the_query(case):
     found, judged = case
@@ -133,6 +140,7 @@ def test_contract_input_refuses_evaluation_only_fields(field, mode):
         annotate([(Memory("m1", "text", meta={field: None}), 1.0)], {}, mode=mode)
 
 
+@unhurried
 @given(retrievals(), st.sampled_from(["context", "demote"]))
 def test_contract_output_leaks_no_evaluation_only_field_and_leaves_the_input_alone(case, mode):
     found, judged = case
@@ -157,6 +165,7 @@ def test_contract_output_leaks_no_evaluation_only_field_and_leaves_the_input_alo
     json.dumps(attached, allow_nan=False)
 
 
+@unhurried
 @given(verdicts("m"))
 def test_a_note_is_written_exactly_where_something_is_wrong(verdict):
     note = context_note(verdict)

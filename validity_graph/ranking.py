@@ -283,7 +283,9 @@ class Shard:
         np.maximum.at(latest, np.asarray(self.row.values)[slots], recency[slots])
         rows = np.flatnonzero(latest >= 0)
         fused = np.zeros(len(rows))
-        age = np.argsort(np.argsort(latest[rows])) / max(1, len(rows) - 1)  # 0 oldest, 1 newest
+        taken = np.zeros(len(recency), dtype=np.int64)
+        taken[latest[rows]] = 1
+        age = (np.cumsum(taken)[latest[rows]] - 1) / max(1, len(rows) - 1)  # 0 oldest, 1 newest
         gain = (1.0 + recency_gain * age).astype(np.float32)
         for score, share in zip(scores, (1.0, EMBEDDING_SHARE), strict=False):
             best = _best(score[rows] * gain, latest[rows], depth=DEPTH * cap)
