@@ -20,9 +20,18 @@ def compiled(loop: Loop) -> Loop:
     The machine code is cached next to the module, else in the user's cache directory, else (neither is
     writable) nowhere: then every process compiles again.
     """
+    return _compiled(loop, forceinline=False)
+
+
+def inlined(formula: Loop) -> Loop:
+    """Return ``formula`` as ``compiled`` does, and copied into every compiled loop that calls it."""
+    return _compiled(formula, forceinline=True)
+
+
+def _compiled(loop: Loop, *, forceinline: bool) -> Loop:
     try:
-        function: Loop = numba.njit(cache=True, nogil=True)(loop)
+        function: Loop = numba.njit(cache=True, nogil=True, forceinline=forceinline)(loop)
     except RuntimeError:
         # numba found no directory that it may write to.
-        function = numba.njit(nogil=True)(loop)
+        function = numba.njit(nogil=True, forceinline=forceinline)(loop)
     return function

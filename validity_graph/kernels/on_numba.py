@@ -7,47 +7,73 @@ numbering of ``Topology``; stored in the dtype of ``topology.weight``, computed 
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
 
-from validity_graph.compiled import compiled
+from validity_graph.compiled import compiled, inlined
+from validity_graph.kernels.instructions import prefetch, stand, stand_pair
 from validity_graph.kernels.on_numpy import MAX_ROUNDS, TOLERANCE
 from validity_graph.ordering import Array, reached_member
 from validity_graph.topology import Topology
 
+#: A level with this many in-edges is shared among threads, and its sources are prefetched.
+_WIDE = 1 << 16
+#: Edges between asking for a source's invalidity and using it.
+_GATHER_AHEAD = np.uint32(160)
+#: Edges between asking for a stretch of the edge arrays and using it.
+_STREAM_AHEAD = np.uint32(512)
+_ONE, _TWO = np.uint32(1), np.uint32(2)
+
 _reached_member = compiled(reached_member)
 
 
-@compiled
+@inlined
 def node_inherited(
     start: int, middle: int, end: int, source: Array, weight: Array, opens: Array, invalidity: Array
 ) -> float:
-    """``1 - (1 - q_v) * (1 - l_v)`` of the node with requirements ``start:middle`` and supports ``middle:end``.
+    """``1 - (1 - q_v) * (1 - l_v)`` of the node with requirements ``start:middle``, supports ``middle:end``.
 
-    ``source``, ``weight``, ``opens``: edge arrays as in ``Topology``; ``invalidity`` [n].  SEMANTICS section 3.
+    ``source``, ``weight``, ``opens``: edge arrays as in ``Topology``; ``invalidity`` [n].
+    SEMANTICS section 3.
     """
     kept = 1.0
-    for e in range(start, middle):
-        kept *= 1.0 - np.float64(weight[e]) * np.float64(invalidity[source[e]])
+    # Unsigned positions spare the test for negative indices; requirements go two by two.
+    e = np.uint32(start)
+    last = np.uint32(middle)
+    while e + _ONE < last:
+        kept *= stand_pair(
+            weight, e, invalidity[np.uint32(source[e])], invalidity[np.uint32(source[e + _ONE])]
+        )
+        e += _TWO
+    if e < last:
+        kept *= stand(weight, e, invalidity[np.uint32(source[e])])
+        e += _ONE
     if middle == end:
         return 1.0 - kept
     lost = 1.0
     all_absent = 1.0
     absent = 1.0
     stands = 1.0
-    for e in range(middle, end):
-        if opens[e] and e > middle:
+    last = np.uint32(end)
+    opened = False
+    while e < last:
+        if opened and opens[e]:
             lost *= absent + (1.0 - stands)
             all_absent *= absent
             absent = 1.0
             stands = 1.0
+        opened = True
         absent *= 1.0 - np.float64(weight[e])
-        stands *= 1.0 - np.float64(weight[e]) * np.float64(invalidity[source[e]])
+        stands *= stand(weight, e, invalidity[np.uint32(source[e])])
+        e += _ONE
     lost = min(max(lost * (absent + (1.0 - stands)) - all_absent * absent, 0.0), 1.0)
     return 1.0 - kept * (1.0 - lost)
 
 
-@compiled
+@inlined
 def node_invalidity(
     start: int, middle: int, end: int, source: Array, weight: Array, opens: Array, invalidity: Array,
     direct: float,
@@ -123,24 +149,73 @@ def settle_component(
 
 
 @compiled
+def _settle_near(
+    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int,
+    direct: Array, invalidity: Array,
+) -> None:
+    """Write the invalidity of nodes ``start:end``, none of them in a cycle, in order."""
+    row = np.uint32(indptr[start])
+    for v in range(np.uint32(start), np.uint32(end)):
+        row_end = np.uint32(indptr[v + _ONE])
+        prefetch(source, np.uint64(row + _STREAM_AHEAD))
+        prefetch(weight, np.uint64(row + _STREAM_AHEAD))
+        invalidity[v] = node_invalidity(
+            row, np.uint32(requires_end[v]), row_end, source, weight, opens, invalidity,
+            np.float64(direct[v]),
+        )
+        row = row_end
+
+
+@compiled
+def _settle_far(
+    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int,
+    direct: Array, invalidity: Array,
+) -> None:
+    """Do as ``_settle_near`` where the sources lie outside the caches: ask for them ahead of their use."""
+    row = np.uint32(indptr[start])
+    asked = row
+    # Stops short of the last stride; those few edges wait for memory.
+    limit = np.uint32(source.size - min(source.size, 16))
+    for v in range(np.uint32(start), np.uint32(end)):
+        row_end = np.uint32(indptr[v + _ONE])
+        while asked < limit and asked < row_end + _GATHER_AHEAD:
+            for i in range(16):
+                prefetch(invalidity, np.uint64(np.uint32(source[asked + np.uint32(i)])))
+            asked += np.uint32(16)
+            prefetch(source, np.uint64(asked + _STREAM_AHEAD))
+            prefetch(weight, np.uint64(asked + _STREAM_AHEAD - _GATHER_AHEAD))
+        invalidity[v] = node_invalidity(
+            row, np.uint32(requires_end[v]), row_end, source, weight, opens, invalidity,
+            np.float64(direct[v]),
+        )
+        row = row_end
+
+
+@compiled
 def _settle_range(
     indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array,
-    component_start: Array, component_end: Array, start: int, end: int, direct: Array, invalidity: Array,
+    component_start: Array, component_end: Array, start: int, end: int, far: bool, direct: Array,
+    invalidity: Array,
 ) -> tuple[int, bool]:
-    """Write the invalidity of nodes ``start:end`` in order; return ``(most rounds, all settled)``."""
+    """Write the invalidity of nodes ``start:end`` in order; return ``(most rounds, all settled)``.
+
+    A component is settled where it starts, even when it ends after ``end``.  ``far``: the sources lie
+    outside the caches.
+    """
     rounds = 0
     converged = True
     component = np.searchsorted(component_start, start)
     v = start
+    if component > 0:
+        v = max(v, component_end[component - 1])
     while v < end:
         stop = end
-        if component < component_start.size and component_start[component] < end:
-            stop = component_start[component]
-        for i in range(v, stop):
-            invalidity[i] = node_invalidity(
-                indptr[i], requires_end[i], indptr[i + 1], source, weight, opens, invalidity,
-                np.float64(direct[i]),
-            )
+        if component < component_start.size:
+            stop = min(stop, component_start[component])
+        if far:
+            _settle_far(indptr, requires_end, source, weight, opens, v, stop, direct, invalidity)
+        else:
+            _settle_near(indptr, requires_end, source, weight, opens, v, stop, direct, invalidity)
         v = stop
         if stop < end:
             v = component_end[component]
@@ -154,19 +229,64 @@ def _settle_range(
 
 
 def noisy_or(
-    topology: Topology, direct: NDArray[np.floating], *, out: NDArray[np.floating] | None = None
+    topology: Topology,
+    direct: NDArray[np.floating],
+    *,
+    out: NDArray[np.floating] | None = None,
+    threads: int | None = None,
 ) -> tuple[NDArray[np.floating], int, bool]:
     """Invalidity of every memory under direct evidence ``direct`` [n] in [0, 1], internal numbering.
 
-    Returns ``(invalidity, rounds, converged)`` as ``on_numpy.noisy_or`` does.  SEMANTICS section 3.
+    Returns ``(invalidity, rounds, converged)`` as ``on_numpy.noisy_or`` does.  Wide levels are shared
+    among ``threads`` (as many as the process may use processors); the result does not depend on it.
+    SEMANTICS section 3.
     """
     invalidity = np.empty(direct.size, dtype=topology.weight.dtype) if out is None else out
-    rounds, converged = _settle_range(
-        topology.indptr, topology.requires_end, topology.source, topology.weight, topology.opens,
-        topology.component_start, topology.component_end, 0, direct.size,
-        np.ascontiguousarray(direct, dtype=topology.weight.dtype), invalidity,
-    )
-    return invalidity, int(rounds), bool(converged)
+    own = np.ascontiguousarray(direct, dtype=topology.weight.dtype)
+    cuts, wide = _stretches(topology)
+    threads = _processors() if threads is None else threads
+
+    def settle(start: int, end: int, far: bool) -> tuple[int, bool]:
+        rounds, settled = _settle_range(
+            topology.indptr, topology.requires_end, topology.source, topology.weight, topology.opens,
+            topology.component_start, topology.component_end, start, end, far, own, invalidity,
+        )
+        return int(rounds), bool(settled)
+
+    done: list[tuple[int, bool]] = []
+    if threads == 1 or not wide.any():
+        done = [settle(*stretch) for stretch in zip(cuts[:-1].tolist(), cuts[1:].tolist(), wide.tolist())]
+    else:
+        # A pool of its own: one that outlived the call would be dead in a forked process.
+        with ThreadPoolExecutor(threads) as pool:
+            for start, end, far in zip(cuts[:-1].tolist(), cuts[1:].tolist(), wide.tolist()):
+                parts = _shares(topology, start, end, threads) if far else [start, end]
+                done += pool.map(settle, parts[:-1], parts[1:], [far] * (len(parts) - 1))
+    return invalidity, max((r for r, _ in done), default=0), all(settled for _, settled in done)
+
+
+def _processors() -> int:
+    """Number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _stretches(topology: Topology) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Nodes between ``cuts[i]`` and ``cuts[i + 1]`` are one wide level, or narrow levels in a row."""
+    edge_count = np.diff(topology.indptr[topology.level_indptr])
+    wide = edge_count >= _WIDE
+    first = np.ones(wide.size, dtype=bool)
+    first[1:] = wide[1:] | wide[:-1]
+    cuts = np.append(topology.level_indptr[:-1][first], topology.level_indptr[-1])
+    return cuts, wide[first]
+
+
+def _shares(topology: Topology, start: int, end: int, threads: int) -> list[int]:
+    """Cut nodes ``start:end`` into parts with about equally many in-edges, one a thread."""
+    goal = np.linspace(topology.indptr[start], topology.indptr[end], threads + 1)[1:-1]
+    inner = start + np.searchsorted(topology.indptr[start:end], goal)
+    return [start, *inner.tolist(), end]
 
 
 @compiled
