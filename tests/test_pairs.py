@@ -47,10 +47,10 @@ def one_sided_accuracy(train: list[Pair], test: list[Pair], side: str) -> float:
     """Held-out accuracy of a logistic regression on the words of one side alone."""
     texts = [getattr(pair, side) for pair in train]
     counts = Counter(word for text in texts for word in set(re.findall(r"\w+", text.lower())))
-    vocabulary = {word: i for i, (word, _) in enumerate(counts.most_common(1500))}
+    vocabulary = {word: i for i, (word, _) in enumerate(counts.most_common(600))}
     x, y = word_matrix(texts, vocabulary), np.array([pair.overturn for pair in train], dtype=np.float32)
     weight, bias = np.zeros(x.shape[1], dtype=np.float32), 0.0
-    for _ in range(150):
+    for _ in range(80):
         residual = 1 / (1 + np.exp(-(x @ weight + bias))) - y
         weight -= 2.0 * (x.T @ residual / len(y) + 1e-4 * weight)
         bias -= 2.0 * float(residual.mean())
