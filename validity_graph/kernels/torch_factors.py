@@ -82,10 +82,10 @@ class Parts:
 def factors(block: Block, weights: Weights, requirement_value: Tensor, support_value: Tensor) -> Parts:
     """Compute a block from the invalidity ``(rows, B)`` of its edges' sources and its own weights."""
     requirement_factor = 1.0 - weights.requirement[:, None] * requirement_value
-    support_factor = 1.0 - weights.support[:, None] * support_value
     kept = product(requirement_factor, block.requirement.segments)
-    if support_factor.shape[0] == 0:
-        return Parts(requirement_factor, support_factor, support_factor, kept, torch.ones_like(kept))
+    if support_value.shape[0] == 0:
+        return Parts(requirement_factor, support_value, support_value, kept, torch.ones_like(kept))
+    support_factor = 1.0 - weights.support[:, None] * support_value
     stands = product(support_factor, block.support.segments)
     # In this form a justification that nothing has touched gives A_j exactly, hence l_v exactly 0.
     not_lost = weights.absent[:, None] + (1.0 - stands)
@@ -117,6 +117,8 @@ def slopes(block: Block, parts: Parts, direct: Tensor) -> Slopes:
     requirement = by_kept[block.requirement.segments.owner] * exclusive_product(
         parts.requirement_factor, block.requirement.segments
     )
+    if parts.not_lost.shape[0] == 0:
+        return Slopes(parts.kept, requirement, parts.not_lost, parts.not_lost, -by_lost)
     absent = by_lost[block.justification.owner] * exclusive_product(parts.not_lost, block.justification)
     support = absent[block.support.segments.owner] * exclusive_product(
         parts.support_factor, block.support.segments

@@ -109,15 +109,22 @@ class Plan:
         self._justification_bounds = _bounds(self._group_by_node, topology.level_indptr)
         self._support_bounds = _bounds(self._by_group, self._group_by_node[topology.level_indptr])
         self.cycle = self._cycles()
+        # Shared by all levels without supports: cutting empty pieces costs as much as cutting full ones.
+        nothing = np.zeros(0, dtype=np.int64)
+        self._no_support = Fan(self._index(nothing), slice(0, 0), self._segments(np.zeros(1, dtype=np.int64)))
 
     def block(self, level: int) -> Block:
         """Return the nodes of ``level``; members of components are in it as if their own were outside."""
         first, last = self.level[level], self.level[level + 1]
+        requirement = _part(self.requirement, self._requirement_bounds, level)
         groups = self._justification_bounds
+        if groups.row[level] == groups.row[level + 1]:
+            empty = self._no_support
+            return Block(slice(first, last), requirement, empty, empty.segments, slice(0, 0))
         group = slice(groups.row[level], groups.row[level + 1])
         return Block(
             node=slice(first, last),
-            requirement=_part(self.requirement, self._requirement_bounds, level),
+            requirement=requirement,
             support=_part(self.support, self._support_bounds, level),
             justification=self.justification.part(
                 first, last, start=group.start, stop=group.stop, longest=groups.longest[level]
