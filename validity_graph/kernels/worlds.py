@@ -59,6 +59,7 @@ def worlds(
     ``evidence`` is ``DirectEvidence``, or float[n] in [0, 1]: one independent probability per memory.
     With ``precision`` it stops as soon as no standard error is larger, looking every 16,384 worlds.
     The same seed gives the same worlds whatever ``threads`` (default: every core) and the machine.
+    Working memory: 128 bytes a memory and thread.
     Raises ``InputError`` for numbers out of range, ``CycleError`` for retractions in a cycle.
     SEMANTICS sections 3 and 4.
     """
