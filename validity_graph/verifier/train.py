@@ -70,6 +70,7 @@ class Settings:
     patience: int = 6
     checkpoint_seconds: float = 180.0
     threads: int = 2
+    dropout: float = 0.0
     rendering: str = "short"
 
 
@@ -311,7 +312,7 @@ def save(
     """Write a checkpoint from which ``resume`` goes on; written aside and renamed, so never half there."""
     state = {
         "network": network.state_dict(), "optimizer": optimizer.state_dict(),
-        "progress": asdict(progress), "settings": asdict(settings),
+        "progress": asdict(progress), "settings": asdict(settings), "random": torch.get_rng_state(),
     }  # fmt: skip
     torch.save(state, folder / "checkpoint.tmp")
     (folder / "checkpoint.tmp").replace(folder / "checkpoint.pt")
@@ -332,6 +333,7 @@ def resume(
         raise InputError(f"{path} was made with other settings; choose another output folder or delete it")
     network.load_state_dict(state["network"])
     optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["random"])
     return Progress(**state["progress"])
 
 
@@ -363,6 +365,7 @@ def train(
     learned, judged = split(pairs_path, validation_path, settings=chosen)
     data, validation = (encode(part, tokenizer=tokenizer, settings=chosen) for part in (learned, judged))
     network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
+    set_dropout(network, chosen.dropout)
     if start is not None:
         network.load_state_dict(torch.load(start, weights_only=True))
     progress = fit(network, data, validation=validation, settings=chosen, folder=folder / "run")
@@ -377,6 +380,13 @@ def train(
         network, folder, tokenizer=checkpoint, validation=judged, form=chosen.rendering,
         max_length=chosen.max_length, about=about, threads=chosen.threads,
     )  # fmt: skip
+
+
+def set_dropout(network: PairNetwork, probability: float) -> None:
+    """Set every dropout; fresh generated pairs are seen once, so the default of training is none."""
+    for module in network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = probability
 
 
 def split(

@@ -1,0 +1,370 @@
+"""Training, export and checkpoints, on tiny random models of the two architectures of [V3]."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from validity_graph.errors import InputError
+from validity_graph.verifier.pairs import (
+    OPERATIONS,
+    Pair,
+    binary_labels,
+    held_out,
+    operation_labels,
+    overlap,
+    read_pairs,
+    stratified_weight,
+)
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors  # noqa: E402
+
+from validity_graph.verifier import train as training  # noqa: E402
+from validity_graph.verifier.export import export_float, export_int8  # noqa: E402
+from validity_graph.verifier.heads import SlotHead, open_session  # noqa: E402
+from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork, load_encoder  # noqa: E402
+from validity_graph.verifier.scoring import Verifier  # noqa: E402
+
+WORDS = (
+    "i we you live work moved to in at left now still no longer the a cat dog oslo rome acme globex red blue"
+).split()
+ARCHITECTURES = ["bert", "deberta-v2"]
+
+
+def config(architecture: str, size: int) -> Any:
+    shape = {
+        "vocab_size": size, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 48, "max_position_embeddings": 64, "pad_token_id": 0,
+    }  # fmt: skip
+    if architecture == "bert":
+        return transformers.BertConfig(**shape)
+    # The attention of DeBERTa-v3: relative positions in buckets, shared projections, no token types.
+    return transformers.DebertaV2Config(
+        **shape, relative_attention=True, position_buckets=16, norm_rel_ebd="layer_norm",
+        share_att_key=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0,
+    )  # fmt: skip
+
+
+def save_tokenizer(folder: Path) -> int:
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    ).save_pretrained(folder)
+    return len(vocabulary)
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    torch.manual_seed(1)
+    shape = config(request.param, save_tokenizer(folder))
+    transformers.AutoModel.from_config(shape).save_pretrained(folder)
+    return folder
+
+
+def row(i: int) -> dict[str, Any]:
+    """Pair i of a problem that a tiny model can learn: "no longer" overturns, "still" confirms."""
+    place, change = ("oslo", "rome", "acme", "globex")[i % 4], i % 8 < 4
+    return {
+        "source": f"i {'no longer' if change else 'still'} live in {place}", "target": f"i live in {place}",
+        "overturn": int(change), "same_proposition": 1, "event": int(change),
+        "operation": "supersedes" if change else "confirms", "group": f"g{i // 2}", "stratum": "made_up",
+    }  # fmt: skip
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pairs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("pairs") / "pairs.jsonl", [row(i) for i in range(160)])
+
+
+SMALL = training.Settings(
+    epochs=6, batch_size=16, max_length=32, learning_rate=3e-3, validation_fraction=0.2, evaluate_every=10,
+    patience=50, threads=1,
+)  # fmt: skip
+
+
+# -- pairs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[]", "line 2: a pair must be"),
+        ('{"source": "", "target": "b", "overturn": 1}', "line 2: source"),
+        ('{"source": "a", "overturn": 1}', "line 2: target"),
+        ('{"source": "a", "target": "b"}', "line 2: no label"),
+        ('{"source": "a", "target": "b", "overturn": 2}', "line 2: overturn must be 0, 1 or null"),
+        ('{"source": "a", "target": "b", "operation": "replaces"}', "line 2: operation 'replaces'"),
+        ('{"source": "a", "target": "b", "overturn": 1, "weight": -1}', "line 2: weight"),
+    ],
+)
+def test_bad_pairs_name_file_line_and_field(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps(row(0)) + "\n" + line + "\n")
+    with pytest.raises(InputError, match=message) as caught:
+        read_pairs(path)
+    assert str(path) in str(caught.value)
+
+
+def test_pairs_are_read_plain_and_gzipped_with_unknown_labels_kept_unknown(tmp_path: Path) -> None:
+    plain = write(
+        tmp_path / "a.jsonl", [row(0), {"source": "x", "target": "y", "contradiction": 1, "overturn": None}]
+    )
+    zipped = tmp_path / "a.jsonl.gz"
+    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    found = read_pairs(plain)
+    assert found == read_pairs(zipped)
+    assert found[1].overturn is None and found[1].contradiction == 1
+    assert np.isnan(binary_labels(found)[1]).tolist() == [True, True, True, False, True]
+    assert operation_labels(found).tolist() == [OPERATIONS.index("supersedes"), -100]
+    with pytest.raises(InputError, match="not a file"):
+        read_pairs(tmp_path / "missing.jsonl")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=40))
+def test_stratified_weights_balance_the_classes(labels: list[int | None]) -> None:
+    pairs = [Pair(f"s{i}", f"t{i}", overturn=label, contradiction=0) for i, label in enumerate(labels)]
+    weight = stratified_weight(pairs)
+    assert np.all(weight > 0) and weight.mean() == pytest.approx(1.0)
+    mass = [weight[[label == side for label in labels]].sum() for side in (0, 1)]
+    if min(mass) > 0:
+        assert mass[0] == pytest.approx(mass[1])
+
+
+def test_stratified_weights_multiply_inside_a_class() -> None:
+    pairs = [
+        Pair("the cat sleeps", "the dog sleeps", overturn=0, stratum="easy_unrelated"),  # shares tokens: hard
+        Pair("rain again", "the dog sleeps", overturn=0, stratum="easy_unrelated"),
+        Pair("it ran off", "we have a dog", overturn=1),  # no token shared
+        Pair("we no longer have a dog", "we have a dog", overturn=1),
+    ]
+    hard, easy, low, high = stratified_weight(pairs)
+    assert hard / easy == pytest.approx(4.0)
+    assert low / high == pytest.approx(3.0)
+
+
+@given(st.text(max_size=20))
+def test_overlap_with_oneself_is_whole(text: str) -> None:
+    assert overlap(text, text) in (0.0, 1.0)
+    assert overlap("", text) == 0.0
+
+
+def test_overlap_counts_cjk_by_character() -> None:
+    assert overlap("我住在成都", "我住在杭州") == pytest.approx(3 / 5)
+
+
+@given(st.permutations(list(range(30))))
+def test_held_out_groups_stay_together_whatever_the_order(order: list[int]) -> None:
+    pairs = [Pair(f"s{i}", "t", overturn=0, group=f"g{i // 3}") for i in range(30)]
+    marks = held_out(pairs, fraction=0.4, seed=5)
+    assert len({(pair.group, bool(mark)) for pair, mark in zip(pairs, marks, strict=True)}) == 10
+    shuffled = held_out([pairs[i] for i in order], fraction=0.4, seed=5)
+    assert shuffled.tolist() == [bool(marks[i]) for i in order]
+
+
+# -- training --------------------------------------------------------------------------------------------
+
+
+def test_training_learns_exports_and_loads(checkpoint: Path, pairs_file: Path, tmp_path: Path) -> None:
+    manifest = training.train(pairs_file, output=tmp_path, base=checkpoint, seed=11, settings=SMALL)
+    assert manifest == json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["seed"] == 11 and manifest["data"][0]["file"] == "pairs.jsonl"
+    assert len(manifest["data"][0]["sha256"]) == 64 and manifest["versions"]["torch"] == torch.__version__
+    assert manifest["metrics"]["slot_accuracy"] >= 0.95
+    scores = Verifier.load(tmp_path, threads=1).score(
+        ["i no longer live in rome", "i still live in rome"], ["i live in rome"] * 2
+    )
+    assert scores.slot_mini[0] > 0.5 > scores.slot_mini[1]
+    assert list(scores.kind) == ["supersedes", "confirms"]
+    assert scores.confirms[1] > scores.confirms[0]
+
+
+def test_an_interrupted_run_ends_where_an_unbroken_one_does(
+    checkpoint: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = replace(SMALL, epochs=2, evaluate_every=100, checkpoint_seconds=0.0, dropout=0.1)
+    whole = _fitted(checkpoint, pairs_file, tmp_path / "whole", chosen)
+
+    steps = 0
+    real = training.one_step
+
+    def broken(*args: Any, **options: Any) -> float:
+        nonlocal steps
+        steps += 1
+        if steps == 11:
+            raise KeyboardInterrupt
+        return real(*args, **options)
+
+    monkeypatch.setattr(training, "one_step", broken)
+    with pytest.raises(KeyboardInterrupt):
+        _fitted(checkpoint, pairs_file, tmp_path / "halves", chosen)
+    monkeypatch.setattr(training, "one_step", real)
+    halves = _fitted(checkpoint, pairs_file, tmp_path / "halves", chosen)
+    assert all(torch.equal(whole[name], halves[name]) for name in whole)
+
+
+def _fitted(checkpoint: Path, pairs_file: Path, folder: Path, chosen: training.Settings) -> dict[str, Any]:
+    folder.mkdir(exist_ok=True)
+    torch.manual_seed(chosen.seed)
+    tokenizer = training.load_tokenizer(checkpoint)
+    learned, judged = training.split(pairs_file, None, settings=chosen)
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
+    training.set_dropout(network, chosen.dropout)
+    training.fit(
+        network,
+        training.encode(learned, tokenizer=tokenizer, settings=chosen),
+        validation=training.encode(judged, tokenizer=tokenizer, settings=chosen),
+        settings=chosen,
+        folder=folder,
+    )
+    return dict(network.state_dict())
+
+
+def test_a_checkpoint_of_other_settings_is_refused(
+    checkpoint: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    chosen = replace(SMALL, epochs=1)
+    _fitted(checkpoint, pairs_file, tmp_path, chosen)
+    with pytest.raises(InputError, match="other settings"):
+        _fitted(checkpoint, pairs_file, tmp_path, replace(chosen, learning_rate=1e-5))
+
+
+def test_training_stops_when_nothing_improves(
+    checkpoint: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "balanced_accuracy", lambda *_: 0.5)
+    chosen = replace(SMALL, epochs=50, evaluate_every=1, patience=2)
+    _fitted(checkpoint, pairs_file, tmp_path, chosen)
+    progress = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["progress"]
+    assert progress["step"] == 4 and progress["best"] == 0.5
+
+
+def test_too_few_groups_to_hold_out_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "one.jsonl", [row(0)])
+    with pytest.raises(InputError, match="too few groups"):
+        training.train(path, output=tmp_path / "out", base=checkpoint, settings=SMALL)
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        training.train(path, output=tmp_path / "out", base=tmp_path, settings=SMALL)
+
+
+def test_unknown_labels_train_nothing(checkpoint: Path) -> None:
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
+    tokenizer = training.load_tokenizer(checkpoint)
+    pairs = [Pair("i left", "i live", contradiction=1), Pair("we moved", "we live", contradiction=0)]
+    data = training.encode(pairs, tokenizer=tokenizer, settings=SMALL)
+    index = np.arange(2)
+    loss = training.loss_of(network(*training.collate(data, index)).float(), data, index)
+    loss.backward()
+    gradient = network.output.weight.grad.abs().sum(dim=1)
+    trained = {name for name, size in zip(OUTPUTS, gradient.tolist(), strict=True) if size > 0}
+    assert trained == {"contradiction"}
+
+
+def test_sides_and_padding_do_not_leak_into_a_pair(checkpoint: Path) -> None:
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager")).eval()
+    tokenizer = training.load_tokenizer(checkpoint)
+    pairs = [
+        Pair("i left", "i live in rome", overturn=1),
+        Pair("we moved to oslo now", "the cat", overturn=0),
+    ]
+    data = training.encode(pairs, tokenizer=tokenizer, settings=SMALL)
+    assert data.types[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1]
+    with torch.inference_mode():
+        both = network(*training.collate(data, np.arange(2)))
+        alone = [network(*training.collate(data, np.array([i]))) for i in range(2)]
+    assert torch.allclose(both, torch.cat(alone), atol=1e-5)
+
+
+# -- export and other heads ------------------------------------------------------------------------------
+
+
+def test_int8_export_keeps_the_logits_and_drops_training_heads(checkpoint: Path, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager")).eval()
+    export_float(network, tmp_path / "float.onnx")
+    export_int8(network, tmp_path / "int8.onnx")
+    ids = torch.randint(4, 20, (1, 23))
+    sides = (torch.arange(23) > 11).long()[None]
+    with torch.inference_mode():
+        wanted = network(ids, torch.ones_like(ids), sides)[:, : len(EXPORTED)].numpy()
+    for name, tolerance in (("float.onnx", 1e-4), ("int8.onnx", 0.1)):
+        session = open_session(tmp_path / name)
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": sides}
+        found = session.run(None, {one.name: given[one.name].numpy() for one in session.get_inputs()})[0]
+        assert found.shape == (1, len(EXPORTED))
+        assert np.abs(found - wanted).max() < tolerance
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_slot_head_reads_any_classification_checkpoint(
+    checkpoint: Path, tmp_path: Path, classes: int
+) -> None:
+    torch.manual_seed(5)
+    shape = transformers.AutoConfig.from_pretrained(checkpoint)
+    shape.num_labels = classes
+    if classes == 3:
+        shape.id2label = {0: "contradiction", 1: "entailment", 2: "neutral"}
+    model = transformers.AutoModelForSequenceClassification.from_config(shape).eval()
+    model.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    head = SlotHead.from_checkpoint(tmp_path, form="short")
+    sources, targets = ["i left acme", "we moved"], ["i work at acme", "the dog"]
+    found = head.slot(sources, targets)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for source, target, probability in zip(sources, targets, found, strict=True):
+        with torch.inference_mode():
+            given = tokenizer(source, target, return_tensors="pt", return_token_type_ids=True)
+            if getattr(shape, "type_vocab_size", 0) < 2:
+                given.pop("token_type_ids", None)
+            logits = model(**given).logits[0]
+        wanted = (
+            torch.sigmoid(logits[0]) if classes == 1 else torch.softmax(logits, 0)[0 if classes == 3 else -1]
+        )
+        assert probability == pytest.approx(float(wanted), abs=1e-5)
+
+
+def test_slot_head_reads_an_onnx_file_and_windows_long_texts(checkpoint: Path, tmp_path: Path) -> None:
+    torch.manual_seed(6)
+    export_float(PairNetwork(load_encoder(checkpoint, attn_implementation="eager")), tmp_path / "model.onnx")
+    head = SlotHead.from_onnx(tmp_path / "model.onnx", tokenizer=checkpoint, positive=0, form="short")
+    short = replace(head, max_length=16)
+    text = "i live in rome. we moved to oslo now. the cat left. no dog at acme."
+    found = short.slot([text], ["i work"])
+    parts = [short.slot([one], ["i work"])[0] for one in text.split(". ")]
+    assert 0 <= found[0] <= 1 and len(parts) == 4
+    assert head.slot([], []).shape == (0,)
+    with pytest.raises(InputError, match="not a file"):
+        SlotHead.from_onnx(tmp_path / "absent.onnx")
+
+
+def test_base_package_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "BASE_PACKAGE", "no_such_package_here")
+    with pytest.raises(ImportError, match="no-such-package-here"):
+        training.base_folder()
