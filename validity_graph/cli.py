@@ -310,7 +310,7 @@ def _most_invalid_first(found: dict[str, Verdict]) -> list[Verdict]:
 
 
 def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(verdict)
+    fields: dict[str, Any] = _builtins(verdict)
     return fields | {
         "path": list(verdict.path),
         "bottleneck": verdict.bottleneck,
