@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from validity_graph.errors import InputError
 from validity_graph.topology import Topology
 
-_BACKENDS = ("numba", "numpy", "torch")
+#: Module of each back end, under one contract: arrays in and out, internal numbering.
+_MODULES = {"numba": "on_numba", "numpy": "on_numpy", "torch": "torch_arrays"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +46,39 @@ def propagate(
         raise InputError(f'method={method!r} must be "noisy_or" here')
     evidence = _checked(direct, topology.order.size, what="direct")
     kernel: Any = _backend(backend)
+    if backend == "torch":
+        return _by_torch(kernel, topology, evidence)
     invalidity, rounds, converged = kernel.noisy_or(topology, evidence[topology.order])
     return Propagation(invalidity[topology.rank], converged, rounds)
 
 
 def inherited(topology: Topology, invalidity: ArrayLike, *, backend: str = "numba") -> NDArray[np.float64]:
-    """What each memory inherits, ``1 - (1 - q_v) * (1 - l_v)``, float64[n], caller's numbering.
+    """Return what each memory inherits, ``1 - (1 - q_v) * (1 - l_v)``, float64[n], caller's numbering.
 
-    ``invalidity`` [n] in [0, 1], as ``propagate`` returns it.  Raises ``InputError`` as ``propagate`` does.
+    ``invalidity`` [n] in [0, 1], as ``propagate`` returns it; ``backend`` is "numba" or "numpy".  Raises
+    ``InputError`` as ``propagate`` does.
     """
+    if backend == "torch":
+        raise InputError('backend="torch" has no kernel for what is inherited; take "numba" or "numpy"')
     values = _checked(invalidity, topology.order.size, what="invalidity")
     kernel: Any = _backend(backend)
     result: NDArray[np.float64] = kernel.inherited(topology, values[topology.order])[topology.rank]
     return result
 
 
+def _by_torch(kernel: Any, topology: Topology, direct: NDArray[np.floating]) -> Propagation:  # noqa: ANN401
+    """Propagate by torch on the CPU: it takes and returns tensors in the caller's numbering."""
+    import torch
+
+    tensor = torch.tensor(direct.astype(topology.weight.dtype))
+    invalidity, rounds, converged = kernel.noisy_or_rounds(topology, tensor)
+    return Propagation(invalidity.numpy(), converged, rounds)
+
+
 def _backend(name: str) -> ModuleType:
-    if name not in _BACKENDS:
-        raise InputError(f"backend={name!r} must be one of {', '.join(_BACKENDS)}")
-    return importlib.import_module(f"validity_graph.kernels.on_{name}")
+    if name not in _MODULES:
+        raise InputError(f"backend={name!r} must be one of {', '.join(_MODULES)}")
+    return importlib.import_module(f"validity_graph.kernels.{_MODULES[name]}")
 
 
 def _checked(values: ArrayLike, count: int, *, what: str) -> NDArray[np.floating]:
