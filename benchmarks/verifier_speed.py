@@ -72,7 +72,7 @@ def packaged_rows(*, count: int, repeats: int, seed: int, threads: Sequence[int]
 
 
 def session_rows(*, repeats: int, seed: int) -> list[dict[str, Any]]:
-    """Measure the bare int8 model on one thread by batch size: what batching would gain if scores could mix."""
+    """Measure the bare int8 model on one thread by batch size: what batching would gain."""
     verifier = Verifier.load(threads=1)
     rng = np.random.default_rng(seed)
     rows = []
