@@ -73,9 +73,13 @@ def test_the_toy_flags_exactly_what_fell(run, toy):
     fell = {id for id, item in found.items() if item["status"] != "valid"}
     assert fell == {"job", "cilantro", "list", "commute", "pass"}
     assert all(item["status"] == "outdated" for id, item in found.items() if id in fell)
-    assert found["commute"]["path"] == ["quit", "job", "commute"]
-    assert found["pass"]["path"] == ["quit", "job", "commute", "pass"]
-    assert [hop["weight"] for hop in found["pass"]["hops"]][1:] == [1.0, 1.0]
+    # The verifier may also see by itself that the commute is over; the pass falls by structure.
+    for id in ("commute", "pass"):
+        hops = found[id]["hops"]
+        assert found[id]["path"] == ["quit", *(hop["target"] for hop in hops)]
+        assert found[id]["path"][-1] == id
+        assert all(0.0 < hop["weight"] <= 1.0 for hop in hops)
+    assert found["pass"]["hops"][-1]["source"] == "commute"
     assert [item["invalidity"] for item in document["memories"]] == sorted(
         (item["invalidity"] for item in document["memories"]), reverse=True
     )
@@ -122,7 +126,9 @@ def test_a_database_from_first_to_last(run, tmp_path):
     }
     assert "m4 -overturns 1.00-> m1 -requires 1.00-> m2" in run("explain", "m2", "--db", db)[1]
     assert json.loads(run("explain", "m2", "--db", db, "--json")[1])["verdict"]["status"] == "outdated"
+    assert "without m4: 1.00 -> 0.00" in run("explain", "m2", "--db", db)[1]
     assert run("confirm", "m1", "--db", db, "--reason", "she is back")[0] == 0
+    assert run("blast-radius", "m1", "--db", db)[1].splitlines() == ["m2: 0.00 -> 1.00", "m3: 0.00 -> 1.00"]
     assert run("check", "--db", db, "--no-verify", "--fail-on", "possibly_outdated")[0] == 0
     assert run("invalidate", "m2", "--db", db, "--probability", "0.4")[0] == 0
     assert run("check", "--db", db, "--no-verify", "--fail-on", "possibly_outdated")[0] == 1
@@ -184,12 +190,14 @@ BAD = {
     "nan": '{"id": "b", "text": "y"}\n{"source": "b", "target": "a", "type": "overturns", "weight": NaN}',
     "unknown": '{"source": "a", "target": "nobody", "type": "requires"}',
     "self-loop": '{"source": "a", "target": "a", "type": "requires"}',
-    "earlier": '{"id": "b", "text": "y", "time": "2020-01-01"}\n{"source": "b", "target": "a", "type": "overturns"}',
+    "earlier": '{"id": "b", "text": "y", "time": "2020-01-01"}\n'
+    '{"source": "b", "target": "a", "type": "overturns"}',
     "malformed": '{"id": "b", "text": "y"}\n{"id": "c", "te',
     "empty": "",
     "binary": "\x7fELF\x02\x01\x00\x00",
     "duplicate": '{"id": "b", "text": "y"}\n{"id": "a", "text": "other"}',
-    "namespaces": '{"id": "b", "text": "y", "namespace": "n"}\n{"source": "b", "target": "a", "type": "requires"}',
+    "namespaces": '{"id": "b", "text": "y", "namespace": "n"}\n'
+    + '{"source": "b", "target": "a", "type": "cites"}',
     "long": '{"id": "b", "text": "' + "y" * 10_000_000 + '"}',
 }
 
@@ -270,7 +278,7 @@ def test_commands_mirror_methods():
     methods = {name for name, _ in inspect.getmembers(ValidityGraph, inspect.isfunction)}
     group = typer.main.get_command(app)
     programs = {"demo", "score", "train", "mcp", "export"}
-    assert set(group.commands) - programs <= methods
+    assert {name.replace("-", "_") for name in group.commands} - programs <= methods
 
 
 def test_help_works():

@@ -400,6 +400,16 @@ def test_the_graph_agrees_with_enumeration_by_the_exact_method(problem):
     assert [found[f"m{v}"].invalidity for v in range(problem.node_count)] == pytest.approx(expected, abs=1e-9)
 
 
+def test_counterfactuals_name_what_a_verdict_hinges_on(acme):
+    assert acme.without("pass", memory="left") == 0.0
+    assert acme.without("pass", memory="cello") == 1.0
+    assert acme.hinges("pass")[0].memory in {"left", "job", "train"}
+    acme.confirm("job")
+    assert [item.id for item in acme.blast_radius("train")] == ["pass"]
+    with pytest.raises(UnknownMemoryError, match="not known yet at that time"):
+        acme.as_of("2025-01-10").hinges("pass")
+
+
 def test_unknown_methods_are_named(acme):
     with pytest.raises(InputError, match='unknown method "guess"; use noisy_or, worlds or exact'):
         acme.check(method="guess")

@@ -189,14 +189,26 @@ def explain(
     as_of: AsOf = None,
     json_output: Json = False,
 ) -> None:
-    """Print why a memory is invalid: its strongest evidence paths with the score of each hop."""
+    """Print why a memory is invalid: its strongest evidence paths, and what the verdict hinges on."""
     with _existing(db) as graph:
         view = graph.as_of(as_of) if as_of else graph
         found = view.explain(id, paths=paths)
+        hinges = view.hinges(id, count=5)
         if json_output:
-            _print_json(found)
+            _print_json(_builtins(found) | {"hinges": hinges})
         else:
-            display.explanation(found, text=view.memory(id).text)
+            display.explanation(found, hinges=hinges, text=view.memory(id).text)
+
+
+@app.command()
+def blast_radius(id: Id, db: Database, json_output: Json = False) -> None:
+    """Print what would fall if a memory fell, before it does."""
+    with _existing(db) as graph:
+        found = graph.blast_radius(id)
+    if json_output:
+        _print_json({"falls": found})
+    else:
+        typer.echo("\n".join(map(str, found)) or "nothing rests on it")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from validity_graph.counterfactual import Hinge
 from validity_graph.records import Explanation, Hop, Status, Verdict
 from validity_graph.store import LogEntry
 
@@ -68,8 +69,8 @@ def verdicts(found: Sequence[Verdict], *, texts: Mapping[str, str], summary: Map
     _console().print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.items()))
 
 
-def explanation(found: Explanation, *, text: str) -> None:
-    """Print a verdict and its evidence paths, each hop with its score and its parts."""
+def explanation(found: Explanation, *, hinges: Sequence[Hinge], text: str) -> None:
+    """Print a verdict, its evidence paths hop by hop, and what it hinges on."""
     verdict, console = found.verdict, _console()
     console.print(Text.assemble(plain(verdict.id), ": ", plain(text, limit=400)))
     low, high = verdict.interval
@@ -87,6 +88,8 @@ def explanation(found: Explanation, *, text: str) -> None:
                 console.print(Text("    " + _parts(hop)))
     if not found.paths:
         console.print("  nothing speaks against it")
+    for hinge in hinges:
+        console.print(Text.assemble("  ", plain(str(hinge))))
 
 
 def narrate(graph: ValidityGraph) -> None:

@@ -81,14 +81,15 @@ def verdicts(findings: Findings, *, thresholds: Thresholds) -> dict[str, Verdict
     }
 
 
-def explanation(findings: Findings, id: str, *, verdict: Verdict, count: int) -> Explanation:
-    """Return the ``count`` strongest evidence paths to memory ``id``, strongest first."""
-    paths = strongest_paths(findings, findings.encoded.number[id], count=count)
+def explanation(findings: Findings, target: int, *, verdict: Verdict, count: int) -> Explanation:
+    """Return the ``count`` strongest evidence paths to node ``target``, and the widest."""
+    paths = strongest_paths(findings, target, count=count)
     return Explanation(
         verdict=verdict,
         paths=tuple(paths),
         strength=tuple(path.strength for path in paths),
         bottleneck=tuple(path.bottleneck for path in paths),
+        widest=widest_path(findings, target),
     )
 
 

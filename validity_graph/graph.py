@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from validity_graph import counterfactual
 from validity_graph.admission import (
     Holdings,
     admit,
     support_edges,
     utf8,
 )
+from validity_graph.counterfactual import Fallout, Hinge
 from validity_graph.encode import PSEUDO
 from validity_graph.errors import InputError, UnknownMemoryError
 from validity_graph.explain import Thresholds, explanation
@@ -289,13 +291,34 @@ class ValidityGraph:
     def explain(self, id: str, *, paths: int = 3) -> Explanation:
         """Return the verdict on memory ``id`` with its strongest evidence paths, strongest first."""
         with self._lock:
-            self._current()
-            self._stored(id)
             moment = self._moment()
-            verdict = moment.verdicts("noisy_or").get(id)
-            if verdict is None:
-                raise UnknownMemoryError(f'memory "{id}" was not known yet at that time; ask for a later one')
-            return explanation(moment.findings("noisy_or"), id, verdict=verdict, count=paths)
+            v = self._number(moment, id)
+            verdict = moment.verdicts("noisy_or")[id]
+            return explanation(moment.findings("noisy_or"), v, verdict=verdict, count=paths)
+
+    def hinges(self, id: str, *, count: int = 10) -> list[Hinge]:
+        """Return the memories and edges without which the verdict on ``id`` would change most, largest first.
+
+        Each change is exact by recomputing the memory's cone; see ``counterfactual.hinges``.
+        """
+        with self._lock:
+            moment = self._moment()
+            return counterfactual.hinges(moment.encoded, self._number(moment, id), count=count)
+
+    def without(self, id: str, *, memory: str | None = None, edge: Edge | None = None) -> float:
+        """Return the invalidity of ``id`` had another memory, or one edge, never been there."""
+        with self._lock:
+            moment = self._moment()
+            left_out = None if memory is None else self._number(moment, memory)
+            return counterfactual.without(
+                moment.encoded, self._number(moment, id), memory=left_out, edge=edge
+            )
+
+    def blast_radius(self, id: str) -> list[Fallout]:
+        """Return what would fall if memory ``id`` fell, before it does, most harmed first."""
+        with self._lock:
+            moment = self._moment()
+            return counterfactual.blast_radius(moment.findings("noisy_or"), self._number(moment, id))
 
     def as_of(self, time: str | datetime) -> ValidityGraph:
         """Return this graph as it was known at ``time``, for reading only (SEMANTICS law 15)."""
@@ -449,6 +472,13 @@ class ValidityGraph:
         if self._judged is None or self._judged.is_over(now):
             self._judged = Moment(mirror.snapshot(), now=now, as_of=self._as_of, thresholds=self._thresholds)
         return self._judged
+
+    def _number(self, moment: Moment, id: str) -> int:
+        self._stored(id)
+        v = moment.encoded.number.get(id)
+        if v is None:
+            raise UnknownMemoryError(f'memory "{id}" was not known yet at that time; ask for a later one')
+        return v
 
     def _index(self) -> CandidateIndex:
         from validity_graph.candidates import CandidateIndex

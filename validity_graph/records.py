@@ -290,16 +290,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The strongest evidence paths to one memory, strongest first.
+    """The strongest evidence paths to one memory, strongest first, and the widest one.
 
-    ``paths[k]`` starts at the evidence; ``strength[k]`` is the product of its
-    weights and ``bottleneck[k]`` its weakest one (SEMANTICS section 6).
+    ``paths[k]`` starts at the evidence; ``strength[k]`` is the product of its weights and
+    ``bottleneck[k]`` its weakest one.  ``widest`` is the path with the strongest bottleneck, which is the
+    credit of the best explanation (SEMANTICS section 6).
     """
 
     verdict: Verdict
     paths: tuple[Path, ...]
     strength: tuple[float, ...]
     bottleneck: tuple[float, ...]
+    widest: Path | tuple[()] = ()
 
 
 @dataclass(frozen=True, slots=True)
