@@ -51,7 +51,9 @@ NAMES = (
 ).split()
 LISTS = frozenset({"x", "v"})
 START = datetime(2025, 1, 6, 8, tzinfo=timezone.utc)
+#: How often a remark gets small talk around it, and how often a turn beside the point comes before.
 DRESSED = 0.3
+DECOY = 0.7
 
 
 @dataclass(frozen=True)
@@ -259,13 +261,24 @@ def change(stage: Stage, neighbour: str, *, own: bool) -> str:
     return stage.turn("c", neighbour, x=stage.slots["y"], a=stage.slots["c"])
 
 
+def decoy(stage: Stage, kind: str, sibling: str, neighbour: str) -> None:
+    """Add a turn that does not touch the chain, half of the time a real change.
+
+    It is there in either class alike, so that a change among the turns tells nothing about the target.
+    """
+    role = stage.rng.choice([role for role in ("o", "m", "c", "S") if role != CONTROLS.get(kind)])
+    if role == "c":
+        change(stage, neighbour, own=False)
+    else:
+        stage.turn(role, *([sibling] if role == "S" else []))
+
+
 def base_case(stage: Stage, kind: str) -> Case:
     """Return a case of the main set: ``invalidated`` or one of ``CONTROLS``."""
     sibling, neighbour = opening(stage)
-    decoys = [role for role in ("o", "m") if role != CONTROLS.get(kind)]
-    before = stage.rng.random() < 0.5
+    before = stage.rng.random() < DECOY
     if before:
-        stage.turn(stage.rng.choice(decoys))
+        decoy(stage, kind, sibling, neighbour)
     if kind == INVALIDATED:
         change(stage, neighbour, own=True)
     elif kind == "other_entity":
