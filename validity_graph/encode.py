@@ -194,7 +194,8 @@ def _sorted_out(
     spoken: list[Edge] = []
     inert: list[Edge] = []
     for item in edges:
-        if item.source not in number or item.target not in number or item.source == item.target:
+        ends_known = item.source in number and item.target in number
+        if not ends_known or item.source == item.target or item.weight == 0.0:
             inert.append(item)
         elif item.type in (REQUIRES, SUPPORTS):
             structure.append(item)
