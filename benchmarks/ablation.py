@@ -4,8 +4,9 @@
 
 Every form scores the same pairs of ``benchmarks.multihop``, given graph; each form has its own thresholds,
 chosen on the other folds.  Differences to the full product are paired by case, with 95% bootstrap
-intervals over all cases of all seeds.  Rows that need a second slot head appear only with ``--second``.  The cases are
-ours, [V3]'s are not public: signs and order are comparable with its Table 1, the figures are not.
+intervals over all cases of all seeds.  Rows that need a second slot head appear only with ``--second``.
+The cases are ours, [V3]'s are not public: signs and order are comparable with its Table 1, the figures are
+not.
 """
 
 from __future__ import annotations

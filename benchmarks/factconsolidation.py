@@ -196,7 +196,7 @@ def summarise(rows: Sequence[Row], counts: Sequence[Row]) -> dict[str, float]:
     """Return the fixed names, and the slots that changed and the chains hit wrongly."""
 
     def share(listed: Sequence[Row], part: str, whole: str) -> float:
-        return sum(row[part] for row in listed) / max(1, sum(row[whole] for row in listed))
+        return float(sum(row[part] for row in listed) / max(1, sum(row[whole] for row in listed)))
 
     return {
         "slots_right": share(counts, "slots_right", "slots"),

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks import reporting, structure
 from benchmarks.chain_study import Judge
@@ -32,8 +33,7 @@ from validity_graph.records import Memory
 from validity_graph.verification import EVIDENCE_FLOOR
 
 DECISION = 0.5
-#: The largest number of hops in the data is four; longer ones would be counted with it.
-HOPS = (2, 3, 4)
+PLACES = ("candidate", "verifier", "propagation")
 Row = dict[str, Any]
 
 
@@ -80,13 +80,22 @@ def measure(cases: Sequence[Mapping[str, Any]], judge: Judge) -> Tally:
     strength = strengths(proposed, judge)
     topology = study.structure.topology()
     fact_nodes = np.array([number[text] for text in facts])
+    hops = [len(name) if isinstance(name, tuple) else 1 for name in number]
     tally = Tally()
     for (case, edit), trial in zip(edits, study.trials, strict=True):
         direct = np.zeros(len(number))
         for fact in proposed[edit["new_text"]]:
             direct[number[fact]] = strength[edit["new_text"], fact]
         outdated = kernels.propagate(topology, direct).invalidity >= DECISION
-        _count(tally, case, edit, trial, number=number, outdated=outdated, direct=direct, proposed=proposed)
+        _count_missed(
+            tally,
+            edit,
+            [(node, hops[node]) for node, kind in trial.kind.items() if kind == "invalid"],
+            outdated=outdated,
+            direct=direct[number[edit["old_text"]]] if trial.kind else 0.0,
+            proposed=proposed[edit["new_text"]],
+        )
+        _count_own(tally, case, trial, number=number, outdated=outdated)
         standing = np.ones(len(number), dtype=np.bool_)
         standing[list(trial.kind)] = False
         tally.anywhere["valid"] += int(standing.sum())
@@ -97,31 +106,35 @@ def measure(cases: Sequence[Mapping[str, Any]], judge: Judge) -> Tally:
     return tally
 
 
-def _count(
+def _count_missed(
     tally: Tally,
-    case: Mapping[str, Any],
     edit: Mapping[str, Any],
-    trial: structure.Trial,
+    invalid: Sequence[tuple[int, int]],
     *,
-    number: Mapping[Any, int],
-    outdated: np.ndarray[Any, np.dtype[np.bool_]],
-    direct: np.ndarray[Any, np.dtype[np.float64]],
-    proposed: Mapping[str, Sequence[str]],
+    outdated: NDArray[np.bool_],
+    direct: float,
+    proposed: Sequence[str],
 ) -> None:
-    """Count the conclusions that must fall, and those of the edit's own case that must stand."""
-    name = {node: key for key, node in number.items()} if trial.kind else {}
-    for node, kind in trial.kind.items():
-        if kind != "invalid":
-            continue
-        hops = len(name[node])
+    """Count conclusions (node, hops) that must fall; ``direct`` is the evidence against the edited fact."""
+    for node, hops in invalid:
         tally.invalid[hops] += 1
         if outdated[node]:
             tally.found[hops] += 1
-        elif edit["old_text"] not in proposed[edit["new_text"]]:
+        elif edit["old_text"] not in proposed:
             tally.place["candidate", hops] += 1
         else:
-            weak = direct[number[edit["old_text"]]] < DECISION
-            tally.place["verifier" if weak else "propagation", hops] += 1
+            tally.place["verifier" if direct < DECISION else "propagation", hops] += 1
+
+
+def _count_own(
+    tally: Tally,
+    case: Mapping[str, Any],
+    trial: structure.Trial,
+    *,
+    number: Mapping[Any, int],
+    outdated: NDArray[np.bool_],
+) -> None:
+    """Count the conclusions of the edit's own case that must stand."""
     texts = [hop["text"] for hop in case["hops"]]
     for first in range(len(texts) - 1):
         for last in range(first + 2, len(texts) + 1):
@@ -154,9 +167,6 @@ def summarise(tally: Tally) -> tuple[list[Row], dict[str, float]]:
     }
     summary |= {f"invalid_found/{row['hops']}": row["invalid_found"] for row in rows}
     return rows, summary
-
-
-PLACES = ("candidate", "verifier", "propagation")
 
 
 def main(arguments: list[str] | None = None) -> None:
