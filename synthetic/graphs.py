@@ -122,7 +122,7 @@ def layered(
     supports: float = 0.0,
     group_size: int = 1,
 ) -> Graph:
-    """Layers of ``width`` nodes; each node depends on ``fan_in`` uniformly drawn nodes of the layer before."""
+    """Layers of ``width`` nodes; each node depends on ``fan_in`` drawn nodes of the layer before."""
     target = np.repeat(np.arange(width, layer_count * width, dtype=np.int32), fan_in)
     source = (target // width - 1) * width + rng.integers(0, width, target.size, dtype=np.int32)
     return assemble(
@@ -131,7 +131,7 @@ def layered(
 
 
 def diamonds(diamond_count: int, width: int, *, rng: Generator, supports: float = 0.0) -> Graph:
-    """A chain of diamonds: each tip feeds ``width`` nodes that all feed the next tip (shared ancestors)."""
+    """Chain diamonds: each tip feeds ``width`` nodes that all feed the next tip (shared ancestors)."""
     tip = np.arange(diamond_count, dtype=np.int32) * (width + 1)
     middle = (tip[:, None] + 1 + np.arange(width, dtype=np.int32)).ravel()
     source = np.concatenate([np.repeat(tip, width), middle])

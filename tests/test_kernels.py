@@ -350,6 +350,33 @@ def test_deep_chain_and_wide_star(backend):
     assert math.isclose(value[0], expected, abs_tol=1e-9)
 
 
+@pytest.mark.parametrize("supports", [0.0, 0.6])
+def test_threads_do_not_change_the_result(monkeypatch, supports):
+    rng = np.random.default_rng(7)
+    rings, ring = 400, 5
+    member = np.arange(rings * ring)
+    after = member // ring * ring + (member + 1) % ring
+    # Two levels of rings, every ring of the second fed by one of the first.
+    feed = rng.integers(0, rings // 2 * ring, rings // 2)
+    source = np.concatenate([member, feed])
+    target = np.concatenate([after, rings // 2 * ring + ring * np.arange(rings // 2)])
+    graph = graphs.assemble(rings * ring, source, target, rng=rng, supports=supports, high=0.9)
+    dag = graphs.random_dag(3_000, 15_000, rng=rng, supports=supports)
+    for each in (graph, dag):
+        topology = build_topology(each.node_count, **each.edges())
+        direct = rng.random(each.node_count)
+        alone = on_numba.noisy_or(topology, direct, threads=1)
+        monkeypatch.setattr(on_numba, "_WIDE", 16)
+        for threads in (1, 2, 3, 7):
+            shared = on_numba.noisy_or(topology, direct, threads=threads)
+            assert np.array_equal(shared[0], alone[0])
+            assert shared[1:] == alone[1:]
+        monkeypatch.undo()
+        defined = on_numpy.noisy_or(topology, direct)
+        assert np.abs(defined[0] - alone[0]).max() < 1e-6
+        assert defined[1:] == alone[1:]
+
+
 def test_node_by_node_equals_the_whole_bit_for_bit():
     rng = np.random.default_rng(6)
     graph = graphs.random_dag(2_000, 10_000, rng=rng, supports=0.5, group_size=2)

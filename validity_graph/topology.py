@@ -25,7 +25,8 @@ class Topology:
 
     Nodes are renumbered: every edge that is not inside a strongly connected component runs from a
     smaller to a larger number, levels are contiguous, and so is each component (members in the caller's
-    order).  In a level components come first; nodes with equally many in-edges stand side by side.  ``order[i]`` is the caller's number of node ``i``; ``rank`` is its inverse.
+    order).  In a level components come first; nodes with equally many in-edges stand side by side.
+    ``order[i]`` is the caller's number of node ``i``; ``rank`` is its inverse.
 
     The in-edges of node v are ``indptr[v]:indptr[v + 1]``.  First its requirements, up to
     ``requires_end[v]``, sorted by the caller's number of their source; then its supports, justification
@@ -178,7 +179,7 @@ def _without_premise_supports(
     edges: tuple[NDArray[Any], ...], premise: NDArray[np.bool_], node_count: int
 ) -> tuple[NDArray[Any], ...]:
     if premise.shape != (node_count,):
-        raise InputError(f"premise has shape {premise.shape}; it needs a value for each of {node_count} nodes")
+        raise InputError(f"premise has shape {premise.shape}; it needs one value for each of {node_count}")
     source, target, weight, supports, justification = edges
     kept = ~(supports & premise[target])
     return edges if kept.all() else tuple(array[kept] for array in edges)

@@ -253,20 +253,26 @@ def noisy_or(
         )
         return int(rounds), bool(settled)
 
+    stretches = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), wide.tolist(), strict=True))
     done: list[tuple[int, bool]] = []
     if threads == 1 or not wide.any():
-        done = [settle(*stretch) for stretch in zip(cuts[:-1].tolist(), cuts[1:].tolist(), wide.tolist())]
+        done = [settle(*stretch) for stretch in stretches]
     else:
         # A pool of its own: one that outlived the call would be dead in a forked process.
         with ThreadPoolExecutor(threads) as pool:
-            for start, end, far in zip(cuts[:-1].tolist(), cuts[1:].tolist(), wide.tolist()):
+            for start, end, far in stretches:
                 parts = _shares(topology, start, end, threads) if far else [start, end]
                 done += pool.map(settle, parts[:-1], parts[1:], [far] * (len(parts) - 1))
     return invalidity, max((r for r, _ in done), default=0), all(settled for _, settled in done)
 
 
+def threads_used(topology: Topology) -> int:
+    """Return the number of threads that ``noisy_or`` takes by default: 1 where no level is wide."""
+    return _processors() if _stretches(topology)[1].any() else 1
+
+
 def _processors() -> int:
-    """Number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -299,9 +305,9 @@ def _inherited_range(
 
 
 def inherited(topology: Topology, invalidity: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return what each memory inherits when the others have ``invalidity`` [n]; float64[n], internal numbering.
+    """Return what each memory inherits when the others have ``invalidity`` [n], float64[n].
 
-    ``1 - (1 - q_v) * (1 - l_v)``; needs no order.  SEMANTICS section 3.
+    Internal numbering.  ``1 - (1 - q_v) * (1 - l_v)``; needs no order.  SEMANTICS section 3.
     """
     out = np.empty(invalidity.size, dtype=np.float64)
     _inherited_range(

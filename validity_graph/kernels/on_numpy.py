@@ -178,9 +178,9 @@ def settle_component(
 
 
 def inherited(topology: Topology, invalidity: NDArray[np.floating]) -> Values:
-    """Return what each memory inherits when the others have ``invalidity`` [n]; float64[n], internal numbering.
+    """Return what each memory inherits when the others have ``invalidity`` [n], float64[n].
 
-    ``1 - (1 - q_v) * (1 - l_v)``; needs no order.  SEMANTICS section 3.
+    Internal numbering.  ``1 - (1 - q_v) * (1 - l_v)``; needs no order.  SEMANTICS section 3.
     """
     given = invalidity[topology.source].astype(np.float64)
     return inherited_range(topology, 0, invalidity.size, given)
