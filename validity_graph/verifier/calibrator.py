@@ -136,6 +136,54 @@ def _fit_one(
     return float(np.exp(found.x[0])), float(found.x[1])
 
 
+def fit_gate(
+    logits: NDArray[np.float64], labels: NDArray[np.float64], *, buckets: Sequence[str], start: Calibrator
+) -> Calibrator:
+    """Refit slot and operation of ``start`` together, so that the gate score itself is calibrated.
+
+    ``logits`` and ``labels`` are ``(n, 4)`` in the order slot, event, operation, confirms.  The factors of
+    [V3] Eq. 3 are far from independent, so a product of factors that are calibrated one by one is too
+    small; here scale and shift of slot and operation minimise the log loss of ``slot * min(event,
+    operation)`` against the slot's label.
+    """
+    known = ~np.isnan(labels[:, 0])
+    names = np.asarray(buckets)
+    event = start.apply(logits, buckets)[:, 1]
+    scale, shift = dict(start.scale), dict(start.shift)
+    general: tuple[float, ...] = (1.0, 0.0, 1.0, 0.0)
+    for name in [GENERAL, *sorted(set(buckets))]:
+        rows = known if name == GENERAL else known & (names == name)
+        found = _fit_product(logits[rows], labels[rows, 0], event=event[rows], toward=general)
+        general = found if name == GENERAL else general
+        scale[name] = (found[0], scale[name][1], found[2], scale[name][3])
+        shift[name] = (found[1], shift[name][1], found[3], shift[name][3])
+    return Calibrator(start.outputs, scale, shift)
+
+
+def _fit_product(
+    logits: NDArray[np.float64],
+    label: NDArray[np.float64],
+    *,
+    event: NDArray[np.float64],
+    toward: tuple[float, ...],
+) -> tuple[float, ...]:
+    """Scale and shift of slot and of operation, with a pull to ``toward`` as in ``_fit_one``."""
+    if len(label) == 0 or label.min() == label.max():
+        return toward
+    center = np.array([np.log(toward[0]), toward[1], np.log(toward[2]), toward[3]])
+
+    def loss(point: NDArray[np.float64]) -> float:
+        slot = sigmoid(np.exp(point[0]) * logits[:, 0] + point[1])
+        operation = sigmoid(np.exp(point[2]) * logits[:, 2] + point[3])
+        gate = np.clip(slot * np.minimum(event, operation), 1e-6, 1 - 1e-6)
+        pull = float(np.sum((point - center) ** 2 * np.array([1.0, 0.25, 1.0, 0.25])))
+        return float(-np.sum(label * np.log(gate) + (1 - label) * np.log1p(-gate)) + 0.1 * SHRINKAGE * pull)
+
+    options = {"maxiter": 2000, "xatol": 1e-4, "fatol": 1e-4}
+    point = minimize(loss, center, method="Nelder-Mead", options=options).x
+    return (float(np.exp(point[0])), float(point[1]), float(np.exp(point[2])), float(point[3]))
+
+
 def expected_calibration_error(
     probability: NDArray[np.float64], label: NDArray[np.float64], *, bins: int = 10
 ) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import shutil
 import tempfile
 import warnings
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.errors import MissingExtraError
-from validity_graph.verifier.calibrator import Calibrator, bucket, expected_calibration_error, fit
+from validity_graph.verifier.calibrator import Calibrator, bucket, expected_calibration_error, fit, fit_gate
 from validity_graph.verifier.gate import DualEvidenceGate
 from validity_graph.verifier.heads import OnnxHead
 from validity_graph.verifier.pairs import Pair
@@ -29,10 +28,10 @@ from validity_graph.verifier.scoring import EVIDENCE, evidence_logits, strongest
 try:
     import onnx
     import torch
-    from onnxruntime.quantization import QuantType, quantize_dynamic
     from torch import nn
 
     from validity_graph.verifier.network import EXPORTED, PairNetwork
+    from validity_graph.verifier.quantize import quantize_int8
 except ImportError:
     raise MissingExtraError("exporting weights", needs="torch and onnx", extra="train") from None
 
@@ -57,16 +56,7 @@ def export_int8(network: PairNetwork, path: str | Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "float.onnx"
         export_float(network, whole)
-        root = logging.getLogger()
-        level = root.level
-        root.setLevel(logging.ERROR)  # the quantiser warns through the root logger
-        try:
-            quantize_dynamic(
-                str(whole), str(path), weight_type=QuantType.QInt8, per_channel=True,
-                op_types_to_quantize=["MatMul", "Gemm", "Gather"],
-            )  # fmt: skip
-        finally:
-            root.setLevel(level)
+        quantize_int8(whole, path)
 
 
 def export_float(network: PairNetwork, path: str | Path) -> None:
@@ -134,7 +124,8 @@ def calibrate(head: OnnxHead, validation: Sequence[Pair]) -> tuple[Calibrator, d
     logits, tokens = every[best], raw.tokens[best]
     buckets = [bucket(s, t, tokens=int(n)) for s, t, n in zip(sources, targets, tokens, strict=True)]
     labels = evidence_labels(validation)
-    calibrator = fit(logits, labels, buckets=buckets, outputs=EVIDENCE)
+    alone = fit(logits, labels, buckets=buckets, outputs=EVIDENCE)
+    calibrator = fit_gate(logits, labels, buckets=buckets, start=alone)
     plain = Calibrator.identity(EVIDENCE).apply(logits, buckets)
     return calibrator, _measures(calibrator.apply(logits, buckets), plain=plain, labels=labels)
 
@@ -154,10 +145,7 @@ def evidence_labels(pairs: Sequence[Pair]) -> NDArray[np.float64]:
 def _measures(
     probability: NDArray[np.float64], *, plain: NDArray[np.float64], labels: NDArray[np.float64]
 ) -> dict[str, float]:
-    slot, event, operation, _ = probability.T
-    gate = DualEvidenceGate().combine(
-        slot_mini=slot, slot_nli=np.nan * slot, event=event, operation=operation
-    )
+    slot, gate = probability[:, 0], _gate(probability)
     known = ~np.isnan(labels[:, 0])
     if not known.any():
         return {}
@@ -166,9 +154,15 @@ def _measures(
         "validation_pairs": float(known.sum()),
         "slot_accuracy": float(np.mean((slot[known] >= 0.5) == truth)),
         "gate_accuracy": float(np.mean((gate[known] >= 0.5) == truth)),
-        "calibration_error_before": expected_calibration_error(plain[known, 0], truth),
-        "calibration_error": expected_calibration_error(slot[known], truth),
+        "calibration_error_before": expected_calibration_error(_gate(plain)[known], truth),
+        "calibration_error": expected_calibration_error(gate[known], truth),
     }
+
+
+def _gate(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    slot, event, operation, _ = probability.T
+    nobody = np.full(len(slot), np.nan)
+    return DualEvidenceGate().combine(slot_mini=slot, slot_nli=nobody, event=event, operation=operation)
 
 
 def sha256(path: str | Path) -> str:
