@@ -152,10 +152,15 @@ def _propagated(batch: Batch, edges: Sequence[Edge]) -> Floats:
 
 def reasons(judge: SupportJudge, batch: Batch) -> list[tuple[Pair, float]]:
     """Score which memory is a reason for which later one, over capped candidates."""
-    pairs = [(earlier, later) for later, earlier in batch.index.pairs(range(len(batch.stored)))]
     texts = [item.memory.text for item in batch.stored]
-    scores = judge.score([texts[a] for a, _ in pairs], [texts[b] for _, b in pairs])
-    return [(pair, float(score)) for pair, score in zip(pairs, scores, strict=True)]
+    found: list[tuple[Pair, float]] = []
+    for case in batch.cases:
+        # A scorer weighs the candidates of one graph against each other, so each case is asked by itself.
+        places = [batch.number[memory.id] for memory in case.memories]
+        pairs = [(earlier, later) for later, earlier in batch.index.pairs(places)]
+        scores = judge.score([texts[a] for a, _ in pairs], [texts[b] for _, b in pairs])
+        found += [(pair, float(score)) for pair, score in zip(pairs, scores, strict=True)]
+    return found
 
 
 def inferred(batch: Batch, scored: Sequence[tuple[Pair, float]], *, threshold: float) -> list[Edge]:

@@ -36,7 +36,6 @@ from validity_graph.records import OVERTURNS, Edge
 
 FOLDS = 5
 EDGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-EDGE_THRESHOLD = 0.5
 SINGLE_HOP, LEARNED, GIVEN, ORACLE = "single hop", "learned graph", "given graph", "oracle"
 #: One in so many cases is used with ``--quick``.
 QUICK = 8
@@ -62,6 +61,11 @@ def support_judge() -> SupportJudge | None:
     return loaded
 
 
+def support_threshold() -> float:
+    """Return the packaged threshold, which was chosen on training data."""
+    return float(importlib.import_module("validity_graph.supports").THRESHOLD)
+
+
 def judge_batch(batch: Batch, judge: Judge, supports: SupportJudge | None) -> Judged:
     """Score one batch by every method: one call to the verifier for pairs, one for single texts."""
     pairs = list(dict.fromkeys([*batch.proposed, *batch.direct]))
@@ -81,7 +85,7 @@ def judge_batch(batch: Batch, judge: Judge, supports: SupportJudge | None) -> Ju
     found: list[tuple[study.Pair, float]] = []
     if supports is not None:
         found = study.reasons(supports, batch)
-        guess = study.inferred(batch, found, threshold=EDGE_THRESHOLD)
+        guess = study.inferred(batch, found, threshold=support_threshold())
         score[LEARNED] = study.invalidity(batch, edges + guess)
     score[GIVEN] = study.invalidity(batch, edges + structure)
     score[ORACLE] = study.invalidity(batch, study.true_edges(batch) + structure)

@@ -1,0 +1,87 @@
+"""The scorer of support edges, and the entailment benchmark on a tree whose answers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import entailment
+from validity_graph.errors import InputError
+from validity_graph.supports import SupportScorer, features
+
+RECORD = {
+    "leaves": {
+        "a": "iron is a metal",
+        "b": "metals conduct heat",
+        "c": "a pan is made of iron",
+        "d": "snow is cold",
+    },
+    "nodes": {"i": "iron conducts heat", "h": "the pan conducts heat"},
+    "steps": [[["a", "b"], "i"], [["i", "c"], "h"]],
+}
+
+
+def test_scores_are_probabilities_and_prefer_the_reason() -> None:
+    reasons = ["The cellar is at Dover Street.", "Snow fell on the old mill.", "My aunt sings."]
+    conclusion = "So Kim brings the crates to the cellar at Dover Street by bike."
+    score = SupportScorer.load().score(reasons, [conclusion] * 3)
+    assert score.shape == (3,) and ((score >= 0) & (score <= 1)).all()
+    assert score[0] > 0.5 > max(score[1:])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=6), st.randoms())
+def test_any_texts_give_finite_features_and_order_does_not_matter(pairs: list[tuple[str, str]], rng) -> None:
+    shuffled = rng.sample(range(len(pairs)), len(pairs))
+    found = features([a for a, _ in pairs], [b for _, b in pairs])
+    again = features([pairs[k][0] for k in shuffled], [pairs[k][1] for k in shuffled])
+    assert np.isfinite(found).all()
+    assert np.allclose(found[shuffled], again)
+
+
+def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="2 reasons and 1 conclusions"):
+        features(["a", "b"], ["c"])
+    with pytest.raises(InputError, match="train_supports"):
+        SupportScorer.load(tmp_path / "none.npz")
+    np.savez(tmp_path / "some.npz", mean=np.zeros(2))
+    with pytest.raises(InputError, match="lacks scale"):
+        SupportScorer.load(tmp_path / "some.npz")
+
+
+class Knows:
+    """A scorer that knows the one tree above."""
+
+    def score(self, reasons: Sequence[str], conclusions: Sequence[str]) -> np.ndarray:
+        said = {**RECORD["leaves"], **RECORD["nodes"]}
+        true = {(said[p], said[head]) for premises, head in RECORD["steps"] for p in premises}
+        return np.array([float(pair in true) for pair in zip(reasons, conclusions, strict=True)])
+
+
+def test_entailment_on_a_known_tree() -> None:
+    one = entailment.tree(RECORD)
+    names = {text: k for k, text in enumerate(one.texts)}
+    iron, pan = names["iron conducts heat"], names["the pan conducts heat"]
+    assert [one.ancestors(leaf) for leaf in range(4)] == [{iron, pan}, {iron, pan}, {pan}, set()]
+    assert (one.depth(iron), one.depth(pan)) == (1, 2)
+    rows, summary = entailment.measure([one], Knows(), chosen=0.5)
+    assert summary["given_right"] == 1.0
+    assert summary["predicted_right"] == summary["edge_precision"] == summary["edge_recall"] == 1.0
+    assert {row["depth"] for row in rows} == {1, 2, None}
+
+
+def test_entailment_without_edges_is_right_only_where_nothing_falls() -> None:
+    one = entailment.tree(RECORD)
+
+    class Nothing:
+        def score(self, reasons: Sequence[str], conclusions: Sequence[str]) -> np.ndarray:
+            return np.zeros(len(reasons))
+
+    _, summary = entailment.measure([one], Nothing(), chosen=0.5)
+    # Of four leaves and two conclusions, five must fall.
+    assert summary["predicted_right"] == pytest.approx(3 / 8)
