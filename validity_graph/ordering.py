@@ -19,7 +19,7 @@ Array: TypeAlias = NDArray[Any]
 
 #: Up to this many nodes and edges the plain loops are faster than loading the compiler.
 PLAIN_LIMIT = 20_000
-#: ``group_alike`` moves a node by less than this many positions.
+#: ``arrange_levels`` brings alike nodes together by moving them less than this many positions.
 BLOCK = 4096
 
 
@@ -81,18 +81,37 @@ def topological_level(node_count: int, source: Array, target: Array, by_source: 
     return level
 
 
-def group_alike(order: Array, first: Array, last: Array, alike: Array) -> None:
-    """Order each ``first:last`` of ``order`` by ``alike`` in place, within blocks of ``BLOCK`` positions.
+def arrange_levels(
+    order: Array, first: Array, last: Array, alike: Array, unread: Array, target: Array, by_source: Array,
+    out_first: Array,
+) -> None:
+    """Order the nodes at ``first:last`` of each level in place, for the caches and branches of a pass.
 
-    ``order`` int32[n]: nodes by position; ``alike`` int32[n].  Ties keep their order.
+    ``order`` int32[n]: nodes by position; level i ends at ``last[i]``.  Nodes come by ``unread`` (int[n],
+    large on nodes that few others read), then by their first antecedent's position, so that neighbours
+    read neighbours; then, within blocks of ``BLOCK``, by ``alike`` int[n].  Ties keep their order.
+    ``by_source`` int32[m]: the edges ordered by source, those of u at ``out_first[u]:out_first[u + 1]``.
+    O(n log n + m).
     """
+    nearest = np.full(order.size, order.size, dtype=np.int64)
+    level_start = 0
     for i in range(first.size):
+        if last[i] - first[i] > 1:
+            part = order[first[i] : last[i]].copy()
+            key = unread[part] * np.int64(order.size + 1) + nearest[part]
+            order[first[i] : last[i]] = part[np.argsort(key, kind="mergesort")]
         start = first[i]
         while start < last[i] - 1:
             end = min(start + BLOCK, last[i])
             part = order[start:end].copy()
             order[start:end] = part[np.argsort(alike[part], kind="mergesort")]
             start = end
+        for place in range(level_start, last[i]):
+            u = order[place]
+            for k in range(out_first[u], out_first[u + 1]):
+                v = target[by_source[k]]
+                nearest[v] = min(nearest[v], place)
+        level_start = last[i]
 
 
 def place_edges(target: Array, supports: Array, by_source: Array, rank: Array, indptr: Array,
@@ -219,7 +238,7 @@ def reached_member(indptr: Array, requires_end: Array, source: Array, weight: Ar
 _LOOPS = (
     stable_order,
     topological_level,
-    group_alike,
+    arrange_levels,
     place_edges,
     sort_supports,
     sort_parallel,

@@ -25,7 +25,7 @@ class Topology:
 
     Nodes are renumbered: every edge that is not inside a strongly connected component runs from a
     smaller to a larger number, levels are contiguous, and so is each component (members in the caller's
-    order).  In a level components come first; nodes with equally many in-edges stand side by side.
+    order).  In a level components come first; the others stand where a pass is fast.
     ``order[i]`` is the caller's number of node ``i``; ``rank`` is its inverse.
 
     The in-edges of node v are ``indptr[v]:indptr[v + 1]``.  First its requirements, up to
@@ -101,9 +101,13 @@ def build_topology(
     run = loops(node_count + source.size)
     by_source = run.stable_order(source, np.arange(source.size, dtype=np.int32), node_count)
     level, component = _level_and_component(node_count, source, target, by_source, run)
-    order, level_indptr, component_start, component_end = _node_order(
-        level, component, (target, supports), run
-    )
+    order, level_indptr, component_start, component_end = _node_order(level, component, run)
+    first = level_indptr[:-1].copy()
+    if component_start.size:
+        # Components stay where they are, in front.
+        np.maximum.at(first, np.searchsorted(level_indptr, component_start, "right") - 1, component_end)
+    shape = _node_shape(node_count, source, target, supports)
+    run.arrange_levels(order, first, level_indptr[1:], *shape[:2], target, by_source, shape[2])
     rank = np.empty(node_count, dtype=np.int32)
     rank[order] = np.arange(node_count, dtype=np.int32)
     indptr, requires_end = _row_bounds(node_count, rank, target, supports)
@@ -221,34 +225,42 @@ def _component_of(node_count: int, level: Index, source: Index, target: Index) -
 
 
 def _node_order(
-    level: Index, component: Index | None, edges: tuple[Index, NDArray[np.bool_]], run: Any  # noqa: ANN401
+    level: Index, component: Index | None, run: Any  # noqa: ANN401
 ) -> tuple[Index, Index, Index, Index]:
     """Return ``order``, ``level_indptr``, ``component_start`` and ``component_end`` of ``Topology``.
 
-    In a level, components with more than one member come first, by their smallest member.  Then the
-    others, roughly in the caller's order, with nodes of equally many in-edges side by side.
+    In a level, components with more than one member come first, by their smallest member; then the
+    others in the caller's order.
     """
     node_count = level.size
     order = np.arange(node_count, dtype=np.int32)
-    shared = np.zeros(node_count, dtype=bool)
-    if component is not None:
-        shared = np.bincount(component, minlength=node_count)[component] > 1
-        order = run.stable_order(component, order, node_count)
-        order = run.stable_order((~shared).astype(np.int8), order, 2)
     level_indptr = _offsets(np.bincount(level))
+    if component is None:
+        empty = np.empty(0, dtype=np.int32)
+        return run.stable_order(level, order, level_indptr.size - 1), level_indptr, empty, empty.copy()
+    alone = np.bincount(component, minlength=node_count)[component] == 1
+    order = run.stable_order(component, order, node_count)
+    order = run.stable_order(alone.astype(np.int8), order, 2)
     order = run.stable_order(level, order, level_indptr.size - 1)
-    first = level_indptr[:-1] + np.bincount(level[shared], minlength=level_indptr.size - 1).astype(np.int32)
-    target, supports = edges
+    start = np.flatnonzero(np.diff(component[order], prepend=-1)).astype(np.int32)
+    end = np.append(start[1:], np.int32(node_count))
+    return order, level_indptr, start[end - start > 1], end[end - start > 1]
+
+
+def _node_shape(
+    node_count: int, source: Index, target: Index, supports: NDArray[np.bool_]
+) -> tuple[Index, NDArray[np.int64], NDArray[np.int64]]:
+    """Return ``alike``, ``unread`` and ``out_first`` for ``arrange_levels``."""
     fan_in = np.bincount(target, minlength=node_count)
     support_count = np.bincount(target[supports], minlength=node_count)
     # A loop over in-edges that runs equally often many times in a row is one that processors predict.
     alike = np.minimum(support_count, 15) * 4096 + np.minimum(fan_in, 4095)
-    run.group_alike(order, first, level_indptr[1:], alike.astype(np.int32))
-    if component is None:
-        return order, level_indptr, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
-    start = np.flatnonzero(np.diff(component[order], prepend=-1)).astype(np.int32)
-    end = np.append(start[1:], np.int32(node_count))
-    return order, level_indptr, start[end - start > 1], end[end - start > 1]
+    fan_out = np.bincount(source, minlength=node_count)
+    # What many read stays in the caches when it does not share its lines with what few read.
+    unread = (fan_out == 0).astype(np.int64) + (fan_out < 3)
+    out_first = np.zeros(node_count + 1, dtype=np.int64)
+    np.cumsum(fan_out, out=out_first[1:])
+    return alike.astype(np.int32), unread, out_first
 
 
 def _row_bounds(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +28,15 @@ _GATHER_AHEAD = np.uint32(160)
 _STREAM_AHEAD = np.uint32(512)
 _ONE, _TWO = np.uint32(1), np.uint32(2)
 
+Position: TypeAlias = "int | np.integer"
+
 _reached_member = compiled(reached_member)
 
 
 @inlined
 def node_inherited(
-    start: int, middle: int, end: int, source: Array, weight: Array, opens: Array, invalidity: Array
+    start: Position, middle: Position, end: Position, source: Array, weight: Array, opens: Array,
+    invalidity: Array,
 ) -> float:
     """``1 - (1 - q_v) * (1 - l_v)`` of the node with requirements ``start:middle``, supports ``middle:end``.
 
@@ -75,8 +79,8 @@ def node_inherited(
 
 @inlined
 def node_invalidity(
-    start: int, middle: int, end: int, source: Array, weight: Array, opens: Array, invalidity: Array,
-    direct: float,
+    start: Position, middle: Position, end: Position, source: Array, weight: Array, opens: Array,
+    invalidity: Array, direct: float,
 ) -> float:
     """Invalidity in [0, 1] of one node with direct evidence ``direct``; the rest as ``node_inherited``."""
     return direct + (1.0 - direct) * node_inherited(start, middle, end, source, weight, opens, invalidity)
