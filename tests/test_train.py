@@ -26,6 +26,7 @@ from validity_graph.verifier.pairs import (
     stratified_weight,
 )
 
+onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
@@ -35,6 +36,7 @@ from validity_graph.verifier import train as training  # noqa: E402
 from validity_graph.verifier.export import export_float, export_int8  # noqa: E402
 from validity_graph.verifier.heads import SlotHead, open_session  # noqa: E402
 from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork, load_encoder  # noqa: E402
+from validity_graph.verifier.quantize import contracting, quantize_tables  # noqa: E402
 from validity_graph.verifier.scoring import Verifier  # noqa: E402
 
 WORDS = (
@@ -314,12 +316,32 @@ def test_int8_export_keeps_the_logits_and_drops_training_heads(checkpoint: Path,
     sides = (torch.arange(23) > 11).long()[None]
     with torch.inference_mode():
         wanted = network(ids, torch.ones_like(ids), sides)[:, : len(EXPORTED)].numpy()
+    # The second half of each feed-forward block contracts, and nothing else.
+    assert len(contracting(onnx.load(tmp_path / "float.onnx"))) == 2
     for name, tolerance in (("float.onnx", 1e-4), ("int8.onnx", 0.1)):
         session = open_session(tmp_path / name)
         given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": sides}
         found = session.run(None, {one.name: given[one.name].numpy() for one in session.get_inputs()})[0]
         assert found.shape == (1, len(EXPORTED))
         assert np.abs(found - wanted).max() < tolerance
+
+
+def test_embedding_rows_are_rounded_to_a_127th_of_their_largest_entry(tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).normal(size=(300, 8)).astype(np.float32)
+    rows[7] = 0.0
+    rows[9] *= 1000.0  # a large row must not coarsen the others
+    index = onnx.helper.make_tensor_value_info("index", onnx.TensorProto.INT64, ["n"])
+    found = onnx.helper.make_tensor_value_info("found", onnx.TensorProto.FLOAT, ["n", 8])
+    node = onnx.helper.make_node("Gather", ["table", "index"], ["found"])
+    graph = onnx.helper.make_graph(
+        [node], "g", [index], [found], [onnx.numpy_helper.from_array(rows, "table")]
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    quantize_tables(model)
+    onnx.save(model, str(tmp_path / "table.onnx"))
+    read = open_session(tmp_path / "table.onnx").run(None, {"index": np.arange(300)})[0]
+    assert np.all(np.abs(read - rows).max(axis=1) <= np.abs(rows).max(axis=1) / 254 * 1.001)
+    assert not [table for table in model.graph.initializer if table.name == "table"]
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])

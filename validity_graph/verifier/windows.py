@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 #: Ends of sentences, the CJK ones need no space after them; line breaks end a sentence too.
 _END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
 
+#: Tokens of a part of a long side: among many other sentences a change would be drowned.
+WIDTH = 40
+
 #: Places of the tokens of a text, as (start, end) character offsets, without special tokens.
 Places = Callable[[str], Sequence[tuple[int, int]]]
 
@@ -22,23 +25,23 @@ def sentences(text: str) -> list[str]:
     return [part for part in _END.split(text) if part.strip()]
 
 
-def window_pairs(source: str, target: str, *, places: Places, room: int) -> list[tuple[str, str]]:
+def window_pairs(
+    source: str, target: str, *, places: Places, room: int, width: int = WIDTH
+) -> list[tuple[str, str]]:
     """Return windows (source part, target part) of at most ``room`` tokens together, in reading order.
 
-    A side within half the room stays whole and the other side takes what it leaves.
+    A pair within ``room`` is one window.  Otherwise each side that is longer than half the room is cut into
+    runs of at most ``width`` tokens.
     """
     left, right, half = len(places(source)), len(places(target)), room // 2
     if left + right <= room:
         return [(source, target)]
-    if right <= half:
-        return [(part, target) for part in runs(source, places=places, width=room - right)]
-    if left <= half:
-        return [(source, part) for part in runs(target, places=places, width=room - left)]
-    return [
-        (a, b)
-        for a in runs(source, places=places, width=half)
-        for b in runs(target, places=places, width=room - half)
-    ]
+    lefts, rights = [source], [target]
+    if left > half:
+        lefts = runs(source, places=places, width=min(width, room - right if right <= half else half))
+    if right > half:
+        rights = runs(target, places=places, width=min(width, room - left if left <= half else room - half))
+    return [(a, b) for a in lefts for b in rights]
 
 
 def runs(text: str, *, places: Places, width: int) -> list[str]:
