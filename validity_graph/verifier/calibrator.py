@@ -179,8 +179,7 @@ def _fit_product(
         pull = float(np.sum((point - center) ** 2 * np.array([1.0, 0.25, 1.0, 0.25])))
         return float(-np.sum(label * np.log(gate) + (1 - label) * np.log1p(-gate)) + 0.1 * SHRINKAGE * pull)
 
-    options = {"maxiter": 2000, "xatol": 1e-4, "fatol": 1e-4}
-    point = minimize(loss, center, method="Nelder-Mead", options=options).x
+    point = minimize(loss, center, method="Nelder-Mead", options={"maxiter": 2000}).x
     return (float(np.exp(point[0])), float(point[1]), float(np.exp(point[2])), float(point[3]))
 
 

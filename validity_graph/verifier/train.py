@@ -12,7 +12,6 @@ import importlib.util
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.errors import InputError, MissingExtraError
-from validity_graph.verifier import rendering
 from validity_graph.verifier.pairs import (
     BINARY,
     OPERATIONS,
     Pair,
-    binary_labels,
     held_out,
-    operation_labels,
     read_pairs,
-    stratified_weight,
 )
-from validity_graph.verifier.reading import load_tokenizer, side_of_tokens
+from validity_graph.verifier.reading import load_tokenizer
 
 try:
     import torch
-    from tokenizers import Tokenizer
-
+    from validity_graph.verifier.batching import Encoded, Settings, batches, collate, encode
     from validity_graph.verifier.export import sha256, write_weights
     from validity_graph.verifier.network import OUTPUTS, PairNetwork, load_encoder
 except ImportError:
@@ -51,45 +45,6 @@ BINARY_SHARE = (1.0, 0.5, 0.3, 0.5, 0.3)
 OPERATION_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that shapes a run; written to the manifest."""
-
-    seed: int = 7
-    epochs: float = 2.0
-    batch_size: int = 64
-    max_length: int = 96
-    learning_rate: float = 1.5e-4
-    warmup: float = 0.05
-    final_rate: float = 0.02
-    weight_decay: float = 0.01
-    hard_focus_multiplier: float = 4.0
-    pos_multiplier: float = 3.0
-    validation_fraction: float = 0.05
-    evaluate_every: int = 200
-    patience: int = 6
-    checkpoint_seconds: float = 180.0
-    threads: int = 2
-    dropout: float = 0.0
-    rendering: str = "short"
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Pairs as token arrays and labels: ragged ``ids`` and ``types``, dense labels and weights."""
-
-    ids: list[NDArray[np.int64]]
-    types: list[NDArray[np.int64]]
-    binary: NDArray[np.float32]
-    operation: NDArray[np.int64]
-    weight: NDArray[np.float64]
-
-    @property
-    def length(self) -> NDArray[np.int64]:
-        """Tokens per pair, shape ``(n,)``."""
-        return np.array([len(row) for row in self.ids], dtype=np.int64)
-
-
 def base_folder() -> Path:
     """Return the folder of the base checkpoint inside the installed package.
 
@@ -101,51 +56,6 @@ def base_folder() -> Path:
             "training without --base", needs=BASE_PACKAGE.replace("_", "-"), extra="train"
         )
     return Path(found.origin).parent / "model"
-
-
-def encode(pairs: Sequence[Pair], *, tokenizer: Tokenizer, settings: Settings) -> Encoded:
-    """Turn pairs into token arrays; a pair over ``max_length`` loses the end of its longer side."""
-    render = rendering.named(settings.rendering)
-    texts = [render(pair.source, pair.target, domain=pair.domain) for pair in pairs]
-    tokenizer.enable_truncation(settings.max_length, strategy="longest_first")
-    rows = tokenizer.encode_batch(texts)
-    tokenizer.no_truncation()
-    return Encoded(
-        ids=[np.array(row.ids, dtype=np.int64) for row in rows],
-        types=[np.array(side_of_tokens(row.sequence_ids, len(row.ids)), dtype=np.int64) for row in rows],
-        binary=binary_labels(pairs),
-        operation=operation_labels(pairs),
-        weight=stratified_weight(
-            pairs,
-            hard_focus_multiplier=settings.hard_focus_multiplier,
-            pos_multiplier=settings.pos_multiplier,
-        ),
-    )
-
-
-def batches(data: Encoded, *, settings: Settings, epoch: int) -> Iterator[NDArray[np.int64]]:
-    """Yield index arrays: shuffled by seed and epoch, sorted by length inside blocks of fifty batches."""
-    rng = np.random.default_rng([settings.seed, epoch])
-    order = rng.permutation(len(data.ids))
-    length = data.length
-    block = settings.batch_size * 50
-    chunks: list[NDArray[np.int64]] = []
-    for start in range(0, len(order), block):
-        part = order[start : start + block]
-        part = part[np.argsort(length[part], kind="stable")]
-        chunks += [part[i : i + settings.batch_size] for i in range(0, len(part), settings.batch_size)]
-    for i in rng.permutation(len(chunks)):
-        yield chunks[i]
-
-
-def collate(data: Encoded, index: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Pad the rows ``index`` to their longest: ids, mask and sides, each ``(batch, length)``."""
-    width = max(len(data.ids[i]) for i in index)
-    ids, mask, types = (np.zeros((len(index), width), dtype=np.int64) for _ in range(3))
-    for row, i in enumerate(index):
-        size = len(data.ids[i])
-        ids[row, :size], mask[row, :size], types[row, :size] = data.ids[i], 1, data.types[i]
-    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(types)
 
 
 def loss_of(logits: torch.Tensor, data: Encoded, index: NDArray[np.int64]) -> torch.Tensor:
@@ -378,8 +288,15 @@ def train(
     }  # fmt: skip
     return write_weights(
         network, folder, tokenizer=checkpoint, validation=judged, form=chosen.rendering,
-        max_length=chosen.max_length, about=about, threads=chosen.threads,
+        max_length=readable(network, chosen), about=about, threads=chosen.threads,
     )  # fmt: skip
+
+
+def readable(network: PairNetwork, settings: Settings) -> int:
+    """Tokens that the shipped head reads as one window, within the positions of the encoder."""
+    config: Any = network.encoder.config
+    # Some architectures start counting positions at 2.
+    return min(settings.read_length, int(config.max_position_embeddings) - 2)
 
 
 def set_dropout(network: PairNetwork, probability: float) -> None:
