@@ -31,6 +31,7 @@ from validity_graph.verifier.reading import load_tokenizer
 
 try:
     import torch
+
     from validity_graph.verifier.batching import Encoded, Settings, batches, collate, encode
     from validity_graph.verifier.export import sha256, write_weights
     from validity_graph.verifier.network import OUTPUTS, PairNetwork, load_encoder
