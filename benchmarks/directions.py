@@ -84,7 +84,7 @@ def main() -> None:
 
     pairs = direction_pairs()[:: 4 if arguments.quick else 1]
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    gate = np.asarray(Verifier.load().score(sources, targets, domain=None).gate, dtype=np.float64)
+    gate = np.asarray(Verifier.load().score(sources, targets).gate, dtype=np.float64)
     gates = {"verifier": gate, "cue_overlap": baseline_gate(sources, targets)}
     rows = rows_of(pairs, gates)
     reporting.table("directions: accuracy by stratum", rows)

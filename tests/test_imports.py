@@ -44,6 +44,7 @@ RANK = {
     "interchange": 3,
     "candidates": 3,
     "verifier": 3,
+    "supports": 3,
     "resident": 4,
     "explain": 4,
     "inference": 5,
