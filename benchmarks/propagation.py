@@ -255,8 +255,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 COLUMNS = (
-    "nodes", "edges", "levels", "side", "threads", "milliseconds", "lowest", "highest", "over floor",
-    "a vector", "plan seconds", "worst error", "bytes an edge", "bytes a node",
+    "nodes",
+    "edges",
+    "levels",
+    "side",
+    "threads",
+    "milliseconds",
+    "lowest",
+    "highest",
+    "over floor",
+    "a vector",
+    "plan seconds",
+    "worst error",
+    "bytes an edge",
+    "bytes a node",
 )
 
 if __name__ == "__main__":

@@ -125,9 +125,7 @@ def layered(
     """Layers of ``width`` nodes; each node depends on ``fan_in`` drawn nodes of the layer before."""
     target = np.repeat(np.arange(width, layer_count * width, dtype=np.int32), fan_in)
     source = (target // width - 1) * width + rng.integers(0, width, target.size, dtype=np.int32)
-    return assemble(
-        layer_count * width, source, target, rng=rng, supports=supports, group_size=group_size
-    )
+    return assemble(layer_count * width, source, target, rng=rng, supports=supports, group_size=group_size)
 
 
 def diamonds(diamond_count: int, width: int, *, rng: Generator, supports: float = 0.0) -> Graph:

@@ -92,8 +92,13 @@ def stories(draw, *, acyclic: bool = False, most: int = 6, weights=probabilities
     structure = st.tuples(
         node, node, st.sampled_from([REQUIRES, SUPPORTS]), weights, st.sampled_from(["", "", "j"])
     )
-    evidence = st.tuples(node, node, st.sampled_from([SUPERSEDES, SUPERSEDES, RETRACTS, CONFIRMS]), weights,
-                         st.sampled_from(["", "p"]))
+    evidence = st.tuples(
+        node,
+        node,
+        st.sampled_from([SUPERSEDES, SUPERSEDES, RETRACTS, CONFIRMS]),
+        weights,
+        st.sampled_from(["", "p"]),
+    )
     edges: dict[tuple, Edge] = {}
     for u, v, type, weight, justification in draw(st.lists(structure, max_size=2 * count)):
         if u != v:
@@ -154,10 +159,14 @@ def test_without_nothing_of_the_cone_is_the_value_itself():
 
 def test_without_a_loops_member_the_loop_is_none():
     # Two that support each other, held by a reason outside; without it they are grounded in themselves.
-    told = story([
-        says("s", "p"),
-        Edge("p", "a", SUPPORTS), Edge("a", "b", SUPPORTS), Edge("b", "a", SUPPORTS),
-    ])
+    told = story(
+        [
+            says("s", "p"),
+            Edge("p", "a", SUPPORTS),
+            Edge("a", "b", SUPPORTS),
+            Edge("b", "a", SUPPORTS),
+        ]
+    )
     encoded = told.encoded()
     number = encoded.number
     assert told.invalidity("b") == 1.0
@@ -253,9 +262,15 @@ def test_a_chain_hinges_on_its_beginning_first():
 
 
 def test_one_cause_over_two_certain_ways_is_a_hinge_and_the_ways_are_not():
-    told = story([
-        says("s", "m"), rests("m", "a"), rests("m", "b"), rests("a", "t"), rests("b", "t"),
-    ])
+    told = story(
+        [
+            says("s", "m"),
+            rests("m", "a"),
+            rests("m", "b"),
+            rests("a", "t"),
+            rests("b", "t"),
+        ]
+    )
     encoded = told.encoded()
     found = hinges(encoded, encoded.number["t"])
     assert [item.memory for item in found if item.memory] == ["s", "m"]
@@ -274,7 +289,8 @@ def test_two_sufficient_causes_are_no_hinge():
 def test_what_holds_a_verdict_up_is_a_hinge_too():
     told = story(
         [says("s", "m"), rests("m", "t"), Edge("c", "m", CONFIRMS)],
-        s={"time": START}, c={"time": START + timedelta(days=2)},
+        s={"time": START},
+        c={"time": START + timedelta(days=2)},
     )
     encoded = told.encoded()
     found = hinges(encoded, encoded.number["t"])
@@ -283,12 +299,17 @@ def test_what_holds_a_verdict_up_is_a_hinge_too():
 
 def test_joint_alternatives_are_found_through_what_both_rest_on():
     # t has two reasons, each of which has a dead reason and p: p alone keeps both alive.
-    told = story([
-        says("s", "dead"),
-        Edge("dead", "x", SUPPORTS), Edge("p", "x", SUPPORTS),
-        Edge("dead", "y", SUPPORTS), Edge("p", "y", SUPPORTS),
-        Edge("x", "t", SUPPORTS), Edge("y", "t", SUPPORTS),
-    ])
+    told = story(
+        [
+            says("s", "dead"),
+            Edge("dead", "x", SUPPORTS),
+            Edge("p", "x", SUPPORTS),
+            Edge("dead", "y", SUPPORTS),
+            Edge("p", "y", SUPPORTS),
+            Edge("x", "t", SUPPORTS),
+            Edge("y", "t", SUPPORTS),
+        ]
+    )
     encoded = told.encoded()
     found = hinges(encoded, encoded.number["t"])
     assert (found[0].memory, found[0].before, found[0].after) == ("p", 0.0, 1.0)
@@ -326,8 +347,9 @@ def test_blast_radius_is_what_a_certain_ruling_would_do(told, data):
 def descendants(told: Story, id: str) -> set[str]:
     reached = {id}
     while True:
-        more = {item.target for item in told.edges
-                if item.type in (REQUIRES, SUPPORTS) and item.source in reached} - reached
+        more = {
+            item.target for item in told.edges if item.type in (REQUIRES, SUPPORTS) and item.source in reached
+        } - reached
         if not more:
             return reached - {id}
         reached |= more
@@ -383,9 +405,10 @@ def test_the_widest_path_has_the_strongest_weakest_hop(told, data):
 
 
 def test_the_widest_path_may_be_longer_than_the_strongest():
-    told = story([says("s", "a"), rests("a", "t", 0.6)] + [
-        rests(u, v, 0.7) for u, v in (("a", "b"), ("b", "c"), ("c", "t"))
-    ])
+    told = story(
+        [says("s", "a"), rests("a", "t", 0.6)]
+        + [rests(u, v, 0.7) for u, v in (("a", "b"), ("b", "c"), ("c", "t"))]
+    )
     found = told.findings()
     path = widest_path(found, found.encoded.number["t"])
     assert ([hop.target for hop in path], path.bottleneck) == (["a", "b", "c", "t"], 0.7)
@@ -427,17 +450,25 @@ def check_structure_gradient(graph, target: int, *, step: float, tolerance: floa
         topology, graph.direct[topology.order], now[topology.order], target=int(topology.rank[target])
     )
     for v in range(graph.node_count):
+
         def by_direct(x, v=v):
             return invalidity(graph.weight, np.where(np.arange(graph.node_count) == v, x, graph.direct))
 
         expected = slope(by_direct, float(graph.direct[v]), step)
         assert moved.by_direct[topology.rank[v]] == pytest.approx(expected, abs=tolerance)
     kept = ~(graph.supports & graph.premise[graph.target])
-    order = np.lexsort((
-        graph.weight, graph.source, np.where(graph.supports, graph.justification, -1), graph.supports,
-        topology.rank[graph.target], ~kept,
-    ))
+    order = np.lexsort(
+        (
+            graph.weight,
+            graph.source,
+            np.where(graph.supports, graph.justification, -1),
+            graph.supports,
+            topology.rank[graph.target],
+            ~kept,
+        )
+    )
     for place, e in enumerate(order[: int(kept.sum())]):
+
         def by_weight(x, e=e):
             return invalidity(np.where(np.arange(graph.source.size) == e, x, graph.weight), graph.direct)
 
@@ -482,6 +513,7 @@ def test_gradient_of_direct_evidence_equals_differences(told, data):
     evidence = replace(evidence, channel=np.full_like(evidence.channel, -1))
     found = statement_gradient(gather(evidence, size), gain)
     for k in range(evidence.weight.size):
+
         def by_weight(x, k=k):
             return total(np.where(np.arange(evidence.weight.size) == k, x, evidence.weight))
 
@@ -491,9 +523,13 @@ def test_gradient_of_direct_evidence_equals_differences(told, data):
 
 def test_only_the_strongest_of_a_channel_moves_anything():
     evidence = DirectEvidence(
-        source=np.array([1, 2], dtype=np.int32), target=np.array([0, 0], dtype=np.int32),
-        weight=np.array([0.5, 0.8]), kind=np.zeros(2, dtype=np.uint8), age=np.array([1, 2]),
-        channel=np.zeros(2, dtype=np.int32), trust=np.ones(3),
+        source=np.array([1, 2], dtype=np.int32),
+        target=np.array([0, 0], dtype=np.int32),
+        weight=np.array([0.5, 0.8]),
+        kind=np.zeros(2, dtype=np.uint8),
+        age=np.array([1, 2]),
+        channel=np.zeros(2, dtype=np.int32),
+        trust=np.ones(3),
     )
     found = statement_gradient(gather(evidence, 3), np.array([1.0, 0.0, 0.0]))
     assert (found.by_weight.tolist(), found.by_source.tolist()) == ([0.0, 1.0], [0.0, 0.0, 0.8])

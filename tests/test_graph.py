@@ -410,6 +410,22 @@ def test_counterfactuals_name_what_a_verdict_hinges_on(acme):
         acme.as_of("2025-01-10").hinges("pass")
 
 
+def test_inferred_supports_are_opt_in_marked_and_never_prerequisites():
+    graph = ValidityGraph.open()
+    graph.add("job", "Alice works at the Acme office in Porto", time="2025-01-01")
+    graph.add(
+        "ride", "Alice rides the tram to the Acme office in Porto, because she works there", time="2025-01-02"
+    )
+    graph.add("cello", "The cello needs new strings", time="2025-01-03")
+    assert graph.edges() == []
+    assert graph.infer_supports(threshold=0.05) == len(graph.edges()) > 0
+    assert {item.type for item in graph.edges()} == {"supports"}
+    assert all(item.inferred for item in graph.edges())
+    assert graph.infer_supports(threshold=0.05) == 0
+    graph.invalidate("job")
+    assert graph.check()["ride"].inferred
+
+
 def test_unknown_methods_are_named(acme):
     with pytest.raises(InputError, match='unknown method "guess"; use noisy_or, worlds or exact'):
         acme.check(method="guess")

@@ -385,12 +385,19 @@ def test_node_by_node_equals_the_whole_bit_for_bit():
     value, _, _ = on_numba.noisy_or(topology, direct)
     for v in range(graph.node_count):
         alone = on_numba.node_invalidity(
-            topology.indptr[v], topology.requires_end[v], topology.indptr[v + 1], topology.source,
-            topology.weight, topology.opens, value, direct[v],
+            topology.indptr[v],
+            topology.requires_end[v],
+            topology.indptr[v + 1],
+            topology.source,
+            topology.weight,
+            topology.opens,
+            value,
+            direct[v],
         )
         assert alone == value[v]
-        assert math.isclose(on_numpy.node_inherited(topology, v, value),
-                            (alone - direct[v]) / (1 - direct[v]), abs_tol=1e-9)
+        assert math.isclose(
+            on_numpy.node_inherited(topology, v, value), (alone - direct[v]) / (1 - direct[v]), abs_tol=1e-9
+        )
 
 
 def test_bad_evidence_is_named():

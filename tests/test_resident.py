@@ -117,9 +117,7 @@ class Edits(RuleBasedStateMachine):
     def close_a_cycle(self, data, supports, weight):
         nodes = st.integers(0, len(self.model.direct) - 1)
         ring = data.draw(st.lists(nodes, min_size=2, max_size=6, unique=True))
-        edges = [
-            (u, v, weight, supports, -1) for u, v in zip(ring, ring[1:] + ring[:1], strict=True)
-        ]
+        edges = [(u, v, weight, supports, -1) for u, v in zip(ring, ring[1:] + ring[:1], strict=True)]
         self.graph.add_edges(**arrays(edges))
         self.note(edges)
 
@@ -166,7 +164,9 @@ class Edits(RuleBasedStateMachine):
 
 TestEdits = Edits.TestCase
 TestEdits.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None,
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -217,7 +217,12 @@ def test_only_descendants_are_computed(draw, seed):
 
 def test_a_value_that_comes_out_the_same_wakes_nobody():
     graph = ResidentGraph.from_arrays(
-        3, source=[0, 1], target=[1, 2], weight=[0.5, 0.5], supports=[False, False], justification=[-1, -1],
+        3,
+        source=[0, 1],
+        target=[1, 2],
+        weight=[0.5, 0.5],
+        supports=[False, False],
+        justification=[-1, -1],
         direct=[0.0, 1.0, 0.0],
     )
     poison(graph, {2})
@@ -271,8 +276,13 @@ def test_levels_stay_bounded(monkeypatch):
 
 
 def test_a_component_that_does_not_settle_says_so():
-    edges = {"source": [0, 1], "target": [1, 0], "weight": [1.0, 1.0], "supports": [False, False],
-             "justification": [-1, -1]}
+    edges = {
+        "source": [0, 1],
+        "target": [1, 0],
+        "weight": [1.0, 1.0],
+        "supports": [False, False],
+        "justification": [-1, -1],
+    }
     graph = ResidentGraph.from_arrays(2, **edges, direct=[1e-6, 0.0])
     expected = kernels.propagate(build_topology(2, **edges, dtype=np.float64), [1e-6, 0.0])
     assert not expected.converged
@@ -297,8 +307,13 @@ def test_a_hub_grows(outward):
     graph.append(direct=direct[0])
     for i in range(3000):
         graph.append_many(1, source=source[i], target=target[i], weight=weight[i], direct=direct[i + 1])
-    edges = {"source": source, "target": target, "weight": weight, "supports": np.zeros(3000, dtype=bool),
-             "justification": np.full(3000, -1)}
+    edges = {
+        "source": source,
+        "target": target,
+        "weight": weight,
+        "supports": np.zeros(3000, dtype=bool),
+        "justification": np.full(3000, -1),
+    }
     assert np.array_equal(graph.invalidity, whole(3001, edges, direct))
 
 
@@ -342,8 +357,14 @@ def test_copies_are_amortised(monkeypatch):
 
 def test_supports_of_a_premise_are_kept_and_do_nothing():
     graph = ResidentGraph.from_arrays(
-        2, source=[0, 0], target=[1, 1], weight=[1.0, 0.5], supports=[True, False], justification=[-1, -1],
-        premise=[False, True], direct=[1.0, 0.0],
+        2,
+        source=[0, 0],
+        target=[1, 1],
+        weight=[1.0, 0.5],
+        supports=[True, False],
+        justification=[-1, -1],
+        premise=[False, True],
+        direct=[1.0, 0.0],
     )
     (edge,) = graph.add_edges(source=0, target=1, supports=True).tolist()
     assert graph.invalidity.tolist() == [1.0, 0.5]

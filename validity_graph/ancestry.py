@@ -72,7 +72,11 @@ class Cone:
             # The component may fall apart, and what grounds its members may change with it.
             kept = ~gone
             return _built(
-                self.node.size, self.source[kept], self.target[kept], self.weight[kept], self.supports[kept],
+                self.node.size,
+                self.source[kept],
+                self.target[kept],
+                self.weight[kept],
+                self.supports[kept],
                 self.justification[kept],
             )
         # Elsewhere an edge of weight 0 is no edge.

@@ -150,9 +150,7 @@ def blast_radius(findings: Findings, node: int) -> list[Fallout]:
     harm = after[: encoded.memory_count] - findings.invalidity[: encoded.memory_count]
     hit = np.flatnonzero(harm > TOLERANCE)
     hit = hit[np.argsort(-harm[hit], kind="stable")]
-    return [
-        Fallout(encoded.ids[v], float(findings.invalidity[v]), float(after[v])) for v in hit if v != node
-    ]
+    return [Fallout(encoded.ids[v], float(findings.invalidity[v]), float(after[v])) for v in hit if v != node]
 
 
 def _screens(cone: Cone) -> list[tuple[Values, Values]]:
@@ -173,9 +171,7 @@ def _screens(cone: Cone) -> list[tuple[Values, Values]]:
     node = voice + np.bincount(cone.source, weights=flow, minlength=cone.node.size)
 
     topology = replace(cone.topology, weight=cone.topology.weight * _SOFT)
-    evidence = replace(
-        cone.evidence, weight=cone.evidence.weight * _SOFT, trust=cone.evidence.trust * _SOFT
-    )
+    evidence = replace(cone.evidence, weight=cone.evidence.weight * _SOFT, trust=cone.evidence.trust * _SOFT)
     direct = 1.0 - _SOFT * (1.0 - direct_evidence(evidence, cone.node.size))
     # A requirement that stands is no cause, even where the softened graph doubts it.
     doubted = cone.supports | (invalidity[cone.source] > 0.0)

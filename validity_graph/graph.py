@@ -47,7 +47,13 @@ from validity_graph.records import (
     same_text,
 )
 from validity_graph.store import NOTHING, LogEntry, Snapshot, SQLStore, Store, StoredMemory, Tombstone
-from validity_graph.verification import Pair, edges_from, pairs_to_ask, without_retraction_cycles
+from validity_graph.verification import (
+    Pair,
+    edges_from,
+    pairs_to_ask,
+    supports_from,
+    without_retraction_cycles,
+)
 
 if TYPE_CHECKING:
     from validity_graph.candidates import CandidateIndex
@@ -243,6 +249,23 @@ class ValidityGraph:
             if fresh:
                 self._log(transaction, "verify", "", detail=counts)
         return Verification(**counts)
+
+    def infer_supports(self, *, threshold: float | None = None) -> int:
+        """Infer support edges from the texts and keep them, marked as inferred; return how many are new.
+
+        Opt-in: a learned graph is right less often than a given one, and prerequisites are never inferred
+        ([V3] section 15).  ``threshold`` in [0, 1] defaults to ``supports.THRESHOLD``.
+        """
+        from validity_graph.supports import THRESHOLD, SupportScorer
+
+        bar = THRESHOLD if threshold is None else probability(threshold, what="threshold")
+        with self._writing() as transaction:
+            found = supports_from(self._index(), self._mirror, SupportScorer.load(), threshold=bar)
+            edges = [item for item in found if item.key not in self._mirror.edges]
+            transaction.put_edges(edges)
+            if edges:
+                self._log(transaction, "infer_supports", "", detail={"supports": len(edges)})
+        return len(edges)
 
     def invalidate(self, id: str, probability: float = 1.0, *, reason: str = "") -> None:
         """Rule that memory ``id`` does not hold, with this probability in [0, 1]; kept in the log."""
@@ -483,7 +506,7 @@ class ValidityGraph:
     def _index(self) -> CandidateIndex:
         from validity_graph.candidates import CandidateIndex
 
-        mirror = self._current()
+        mirror = self._mirror
         if self._candidates is None:
             self._candidates = CandidateIndex()
             mirror.touched = {item.sequence for item in mirror.memories.values()}

@@ -82,7 +82,13 @@ def topological_level(node_count: int, source: Array, target: Array, by_source: 
 
 
 def arrange_levels(
-    order: Array, first: Array, last: Array, alike: Array, unread: Array, target: Array, by_source: Array,
+    order: Array,
+    first: Array,
+    last: Array,
+    alike: Array,
+    unread: Array,
+    target: Array,
+    by_source: Array,
     out_first: Array,
 ) -> None:
     """Order the nodes at ``first:last`` of each level in place, for the caches and branches of a pass.
@@ -114,8 +120,9 @@ def arrange_levels(
         level_start = last[i]
 
 
-def place_edges(target: Array, supports: Array, by_source: Array, rank: Array, indptr: Array,
-                requires_end: Array) -> Array:
+def place_edges(
+    target: Array, supports: Array, by_source: Array, rank: Array, indptr: Array, requires_end: Array
+) -> Array:
     """Lay the edges out as in-edge CSR in the new numbering, sources of one node in the caller's order.
 
     Returns ``edge`` int32[m]: the caller's edge at each position.  ``indptr`` and ``requires_end`` are
@@ -156,8 +163,9 @@ def sort_supports(edge: Array, indptr: Array, requires_end: Array, justification
     return opens
 
 
-def sort_parallel(edge: Array, indptr: Array, requires_end: Array, justification: Array, source: Array,
-                  weight: Array) -> None:
+def sort_parallel(
+    edge: Array, indptr: Array, requires_end: Array, justification: Array, source: Array, weight: Array
+) -> None:
     """Order parallel edges (same ends, same role, same justification) by weight, in place."""
     for v in range(requires_end.size):
         middle, end = requires_end[v], indptr[v + 1]
@@ -172,8 +180,9 @@ def sort_parallel(edge: Array, indptr: Array, requires_end: Array, justification
             run = e
 
 
-def reached_member(indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array,
-                   start: int, end: int) -> Array:
+def reached_member(
+    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int
+) -> Array:
     """Which members of the component ``start:end`` a premise reaches, uint8[end - start].
 
     A member is reached when it has no present support, or one present justification all of whose

@@ -85,8 +85,14 @@ class ResidentGraph:
         """
         evidence = np.zeros(node_count) if direct is None else np.asarray(direct, dtype=np.float64)
         topology = build_topology(
-            node_count, source=source, target=target, weight=weight, supports=supports,
-            justification=justification, premise=premise, dtype=np.float64,
+            node_count,
+            source=source,
+            target=target,
+            weight=weight,
+            supports=supports,
+            justification=justification,
+            premise=premise,
+            dtype=np.float64,
         )
         result = kernels.propagate(topology, evidence)
         graph = cls()
@@ -142,8 +148,14 @@ class ResidentGraph:
         return int(self._state.counter[STALLED]) == 0
 
     def append(
-        self, source: ArrayLike = (), *, weight: ArrayLike = 1.0, supports: ArrayLike = False,
-        justification: ArrayLike = -1, direct: float = 0.0, premise: bool = False,
+        self,
+        source: ArrayLike = (),
+        *,
+        weight: ArrayLike = 1.0,
+        supports: ArrayLike = False,
+        justification: ArrayLike = -1,
+        direct: float = 0.0,
+        premise: bool = False,
     ) -> int:
         """Add one memory with edges from ``source`` int[k]; return its number.
 
@@ -156,8 +168,15 @@ class ResidentGraph:
         return self._append(1, edges, direct, premise)
 
     def append_many(
-        self, count: int, *, source: ArrayLike = (), target: ArrayLike = (), weight: ArrayLike = 1.0,
-        supports: ArrayLike = False, justification: ArrayLike = -1, direct: ArrayLike = 0.0,
+        self,
+        count: int,
+        *,
+        source: ArrayLike = (),
+        target: ArrayLike = (),
+        weight: ArrayLike = 1.0,
+        supports: ArrayLike = False,
+        justification: ArrayLike = -1,
+        direct: ArrayLike = 0.0,
         premise: ArrayLike = False,
     ) -> int:
         """Add ``count`` memories and edges ``source`` -> ``target`` int[k] in one call.
@@ -171,7 +190,12 @@ class ResidentGraph:
         return self._append(count, edges, direct, premise)
 
     def add_edges(
-        self, *, source: ArrayLike, target: ArrayLike, weight: ArrayLike = 1.0, supports: ArrayLike = False,
+        self,
+        *,
+        source: ArrayLike,
+        target: ArrayLike,
+        weight: ArrayLike = 1.0,
+        supports: ArrayLike = False,
         justification: ArrayLike = -1,
     ) -> NDArray[np.int64]:
         """Add edges ``source`` -> ``target`` int[k]; return their numbers, int64[k].

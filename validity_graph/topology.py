@@ -151,8 +151,13 @@ def _checked_edges(
 ) -> tuple[NDArray[Any], ...]:
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InputError(f"dtype={dtype!r} must be numpy.float32 or numpy.float64")
-    named = {"source": source, "target": target, "weight": weight, "supports": supports,
-             "justification": justification}
+    named = {
+        "source": source,
+        "target": target,
+        "weight": weight,
+        "supports": supports,
+        "justification": justification,
+    }
     arrays = {name: np.atleast_1d(np.asarray(values)) for name, values in named.items()}
     count = arrays["source"].size
     for name, array in arrays.items():
@@ -161,13 +166,19 @@ def _checked_edges(
     if node_count < 0 or max(node_count, count) > np.iinfo(np.int32).max:
         raise InputError(f"node_count={node_count} with {count} edges: both must fit in 31 bits")
     for name in ("source", "target"):
-        _refuse(arrays, (arrays[name] < 0) | (arrays[name] >= node_count),
-                f"{name} must lie in [0, {node_count})")
+        _refuse(
+            arrays, (arrays[name] < 0) | (arrays[name] >= node_count), f"{name} must lie in [0, {node_count})"
+        )
     _refuse(arrays, arrays["source"] == arrays["target"], "an edge from a memory to itself means nothing")
     # A comparison with NaN is False, so this refuses NaN as well.
     _refuse(arrays, ~((arrays["weight"] >= 0) & (arrays["weight"] <= 1)), "weight must lie in [0, 1]")
-    kinds = {"source": np.int32, "target": np.int32, "weight": dtype, "supports": bool,
-             "justification": np.int64}
+    kinds = {
+        "source": np.int32,
+        "target": np.int32,
+        "weight": dtype,
+        "supports": bool,
+        "justification": np.int64,
+    }
     return tuple(np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in kinds.items())
 
 
@@ -190,7 +201,11 @@ def _without_premise_supports(
 
 
 def _level_and_component(
-    node_count: int, source: Index, target: Index, by_source: Index, run: Any  # noqa: ANN401
+    node_count: int,
+    source: Index,
+    target: Index,
+    by_source: Index,
+    run: Any,  # noqa: ANN401
 ) -> tuple[Index, Index | None]:
     """Level of every node, and the smallest member of its component (``None`` without cycles)."""
     level = run.topological_level(node_count, source, target, by_source)
@@ -225,7 +240,9 @@ def _component_of(node_count: int, level: Index, source: Index, target: Index) -
 
 
 def _node_order(
-    level: Index, component: Index | None, run: Any  # noqa: ANN401
+    level: Index,
+    component: Index | None,
+    run: Any,  # noqa: ANN401
 ) -> tuple[Index, Index, Index, Index]:
     """Return ``order``, ``level_indptr``, ``component_start`` and ``component_end`` of ``Topology``.
 

@@ -13,17 +13,21 @@ import numpy as np
 
 from validity_graph.admission import find_cycle
 from validity_graph.mirror import Mirror
-from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPERSEDES, Edge, Evidence
+from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPERSEDES, SUPPORTS, Edge, Evidence, Memory
 from validity_graph.store import StoredMemory
 
 if TYPE_CHECKING:
     from validity_graph.candidates import CandidateIndex
+    from validity_graph.supports import SupportScorer
     from validity_graph.verifier import Scores
 
 #: Gate scores under this make no edge: noisy-or over many tiny scores would invent certainty.
 EVIDENCE_FLOOR = 0.05
 #: A confirmation clears evidence, so it has to be more likely than not.
 CONFIRMATION_FLOOR = 0.5
+
+#: Justification that the inferred reasons of one memory share.
+INFERRED = "inferred"
 
 Pair = tuple[StoredMemory, StoredMemory]
 
@@ -63,6 +67,32 @@ def edges_from(pairs: Sequence[Pair], scores: Scores) -> list[Edge]:
             )
         elif confirms >= CONFIRMATION_FLOOR:
             edges.append(Edge(source.memory.id, target.memory.id, CONFIRMS, weight=confirms))
+    return edges
+
+
+def supports_from(
+    index: CandidateIndex, mirror: Mirror, scorer: SupportScorer, *, threshold: float
+) -> list[Edge]:
+    """Return the support edges that ``scorer`` finds between earlier and later memories.
+
+    Candidates are capped as for the verifier.  The pairs of one namespace are scored together, because a
+    pair is weighed against its rivals.  Inferred reasons of one memory are one justification.
+    """
+    by_sequence = {item.sequence: item.memory for item in mirror.memories.values()}
+    pairs: dict[str, list[tuple[Memory, Memory]]] = {}
+    for later, earlier in index.pairs(by_sequence):
+        conclusion, reason = by_sequence[later], by_sequence[earlier]
+        pairs.setdefault(conclusion.namespace, []).append((reason, conclusion))
+    edges = []
+    for found in pairs.values():
+        scores = scorer.score(
+            [reason.text for reason, _ in found], [conclusion.text for _, conclusion in found]
+        )
+        edges += [
+            Edge(reason.id, conclusion.id, SUPPORTS, float(p), justification=INFERRED, inferred=True)
+            for (reason, conclusion), p in zip(found, scores, strict=True)
+            if p >= threshold
+        ]
     return edges
 
 

@@ -23,11 +23,21 @@ from validity_graph.compiled import compiled
 NODE = np.dtype(
     [
         ("stamp", np.int64),
-        ("start", np.int32), ("count", np.int32), ("room", np.int32), ("requires", np.int32),
-        ("out_start", np.int32), ("out_count", np.int32), ("out_room", np.int32),
-        ("level", np.int32), ("leader", np.int32), ("ring", np.int32),
-        ("pending", np.int32), ("low", np.int32),
-        ("premise", np.uint8), ("dirty", np.uint8), ("stalled", np.uint8),
+        ("start", np.int32),
+        ("count", np.int32),
+        ("room", np.int32),
+        ("requires", np.int32),
+        ("out_start", np.int32),
+        ("out_count", np.int32),
+        ("out_room", np.int32),
+        ("level", np.int32),
+        ("leader", np.int32),
+        ("ring", np.int32),
+        ("pending", np.int32),
+        ("low", np.int32),
+        ("premise", np.uint8),
+        ("dirty", np.uint8),
+        ("stalled", np.uint8),
     ],
     align=True,
 )
@@ -208,7 +218,7 @@ def find_in_edge(state: State, v: int, edge: int) -> int:
     i, pool_edge = state.node[v].start, state.edge
     while pool_edge[i] != edge:
         i += 1
-    return i
+    return int(i)
 
 
 @compiled

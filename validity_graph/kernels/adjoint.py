@@ -59,7 +59,11 @@ def gradient(
     gain = np.zeros(invalidity.size)
     gain[target] = 1.0
     _pass_back(
-        topology.indptr, topology.source, local.by_source, topology.component_start, topology.component_end,
+        topology.indptr,
+        topology.source,
+        local.by_source,
+        topology.component_start,
+        topology.component_end,
         gain,
     )
     return Gradient(
@@ -106,22 +110,38 @@ class _Local:
     lost: Values
 
 
-def _local(
-    topology: Topology, direct: NDArray[np.floating], invalidity: NDArray[np.floating]
-) -> _Local:
+def _local(topology: Topology, direct: NDArray[np.floating], invalidity: NDArray[np.floating]) -> _Local:
     edges, nodes = topology.source.size, direct.size
     local = _Local(np.empty(edges), np.empty(edges), np.empty(nodes), np.empty(nodes))
     _differentiate_nodes(
-        topology.indptr, topology.requires_end, topology.source, topology.weight, topology.opens,
-        direct, invalidity, local.by_source, local.by_weight, local.by_direct, local.lost,
+        topology.indptr,
+        topology.requires_end,
+        topology.source,
+        topology.weight,
+        topology.opens,
+        direct,
+        invalidity,
+        local.by_source,
+        local.by_weight,
+        local.by_direct,
+        local.lost,
     )
     return local
 
 
 @compiled
 def _differentiate_nodes(
-    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, direct: Array,
-    invalidity: Array, by_source: Array, by_weight: Array, by_direct: Array, lost: Array,
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    direct: Array,
+    invalidity: Array,
+    by_source: Array,
+    by_weight: Array,
+    by_direct: Array,
+    lost: Array,
 ) -> None:
     """Write how each node's formula moves with its own inputs: sources' invalidity, weights, d; and its l."""
     absent, met = np.empty(source.size), np.empty(source.size)

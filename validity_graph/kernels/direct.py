@@ -21,9 +21,7 @@ _RETRACTS = 1
 _CONFIRMS = 2
 
 
-def direct_evidence(
-    evidence: DirectEvidence, node_count: int, *, name: Callable[[int], str] = str
-) -> Values:
+def direct_evidence(evidence: DirectEvidence, node_count: int, *, name: Callable[[int], str] = str) -> Values:
     """Direct invalidity ``d`` of every memory, float64[node_count] in [0, 1].
 
     Edges of one source combine first; then sources, each scaled by its force and by the confirmations
@@ -80,8 +78,11 @@ class _Claims:
     __slots__ = ("age", "channel", "score", "source", "target")
 
     def __init__(self, evidence: DirectEvidence, kept: Positions) -> None:
-        order = kept[np.lexsort((evidence.weight[kept], evidence.source[kept], evidence.age[kept],
-                                 evidence.target[kept]))]
+        order = kept[
+            np.lexsort(
+                (evidence.weight[kept], evidence.source[kept], evidence.age[kept], evidence.target[kept])
+            )
+        ]
         source, target = evidence.source[order], evidence.target[order]
         fresh = np.ones(order.size, dtype=bool)
         fresh[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
@@ -160,13 +161,15 @@ def _cycle(claim: _Claims, waiting: Positions, name: Callable[[int], str]) -> Cy
 
 def _check(evidence: DirectEvidence, node_count: int) -> None:
     if evidence.trust.shape != (node_count,):
-        raise InputError(f"trust has shape {evidence.trust.shape}; it needs one number for each of "
-                         f"{node_count} memories")
+        raise InputError(
+            f"trust has shape {evidence.trust.shape}; it needs one number for each of {node_count} memories"
+        )
     _refuse(~((evidence.trust >= 0) & (evidence.trust <= 1)), "trust of memory", "must lie in [0, 1]")
     for field in ("target", "weight", "kind", "age", "channel"):
         if getattr(evidence, field).shape != evidence.source.shape:
-            raise InputError(f"{field} has shape {getattr(evidence, field).shape}; source has "
-                             f"{evidence.source.shape}")
+            raise InputError(
+                f"{field} has shape {getattr(evidence, field).shape}; source has {evidence.source.shape}"
+            )
     weight = evidence.weight
     _refuse(~((weight >= 0) & (weight <= 1)), "weight of edge", "must lie in [0, 1]")
     for field in ("source", "target"):

@@ -49,7 +49,7 @@ def pop(heap: NDArray[np.int64], size: int) -> int:
         i = child
         child = 2 * i + 1
     heap[i] = last
-    return top & _LOW_HALF
+    return int(top & _LOW_HALF)
 
 
 @compiled
@@ -222,9 +222,7 @@ def edge_added(state: State, u: int, v: int) -> None:
 
 
 @compiled
-def _parts_from(
-    state: State, root: int, seen: int, count: int, part: int
-) -> tuple[int, int, int]:
+def _parts_from(state: State, root: int, seen: int, count: int, part: int) -> tuple[int, int, int]:
     """Tarjan from ``root`` within its component, as far as not seen yet; as ``_strong_parts``.
 
     ``pending`` is the number in which a node was seen, 0 before that, ``_DONE`` once its part is known.

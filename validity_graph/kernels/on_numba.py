@@ -35,7 +35,12 @@ _reached_member = compiled(reached_member)
 
 @inlined
 def node_inherited(
-    start: Position, middle: Position, end: Position, source: Array, weight: Array, opens: Array,
+    start: Position,
+    middle: Position,
+    end: Position,
+    source: Array,
+    weight: Array,
+    opens: Array,
     invalidity: Array,
 ) -> float:
     """``1 - (1 - q_v) * (1 - l_v)`` of the node with requirements ``start:middle``, supports ``middle:end``.
@@ -79,8 +84,14 @@ def node_inherited(
 
 @inlined
 def node_invalidity(
-    start: Position, middle: Position, end: Position, source: Array, weight: Array, opens: Array,
-    invalidity: Array, direct: float,
+    start: Position,
+    middle: Position,
+    end: Position,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    invalidity: Array,
+    direct: float,
 ) -> float:
     """Invalidity in [0, 1] of one node with direct evidence ``direct``; the rest as ``node_inherited``."""
     return direct + (1.0 - direct) * node_inherited(start, middle, end, source, weight, opens, invalidity)
@@ -88,8 +99,15 @@ def node_invalidity(
 
 @compiled
 def settle_component(
-    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int,
-    direct: Array, invalidity: Array,
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    start: int,
+    end: int,
+    direct: Array,
+    invalidity: Array,
 ) -> tuple[int, bool]:
     """Write the invalidity of component ``start:end``; return ``(rounds, settled)``.
 
@@ -134,8 +152,14 @@ def settle_component(
             change = 0.0
             for v in range(start, end):
                 new[v - start] = node_invalidity(
-                    indptr[v] - base, requires_end[v] - base, indptr[v + 1] - base,
-                    local, inner_weight, inner_opens, value, np.float64(direct[v]),
+                    indptr[v] - base,
+                    requires_end[v] - base,
+                    indptr[v + 1] - base,
+                    local,
+                    inner_weight,
+                    inner_opens,
+                    value,
+                    np.float64(direct[v]),
                 )
                 change = max(change, abs(new[v - start] - value[size + v - start]))
             value[size : 2 * size] = new
@@ -154,8 +178,15 @@ def settle_component(
 
 @compiled
 def _settle_near(
-    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int,
-    direct: Array, invalidity: Array,
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    start: int,
+    end: int,
+    direct: Array,
+    invalidity: Array,
 ) -> None:
     """Write the invalidity of nodes ``start:end``, none of them in a cycle, in order."""
     row = np.uint32(indptr[start])
@@ -164,7 +195,13 @@ def _settle_near(
         prefetch(source, np.uint64(row + _STREAM_AHEAD))
         prefetch(weight, np.uint64(row + _STREAM_AHEAD))
         invalidity[v] = node_invalidity(
-            row, np.uint32(requires_end[v]), row_end, source, weight, opens, invalidity,
+            row,
+            np.uint32(requires_end[v]),
+            row_end,
+            source,
+            weight,
+            opens,
+            invalidity,
             np.float64(direct[v]),
         )
         row = row_end
@@ -172,8 +209,15 @@ def _settle_near(
 
 @compiled
 def _settle_far(
-    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int,
-    direct: Array, invalidity: Array,
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    start: int,
+    end: int,
+    direct: Array,
+    invalidity: Array,
 ) -> None:
     """Do as ``_settle_near`` where the sources lie outside the caches: ask for them ahead of their use."""
     row = np.uint32(indptr[start])
@@ -189,7 +233,13 @@ def _settle_far(
             prefetch(source, np.uint64(asked + _STREAM_AHEAD))
             prefetch(weight, np.uint64(asked + _STREAM_AHEAD - _GATHER_AHEAD))
         invalidity[v] = node_invalidity(
-            row, np.uint32(requires_end[v]), row_end, source, weight, opens, invalidity,
+            row,
+            np.uint32(requires_end[v]),
+            row_end,
+            source,
+            weight,
+            opens,
+            invalidity,
             np.float64(direct[v]),
         )
         row = row_end
@@ -197,8 +247,17 @@ def _settle_far(
 
 @compiled
 def _settle_range(
-    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array,
-    component_start: Array, component_end: Array, start: int, end: int, far: bool, direct: Array,
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    component_start: Array,
+    component_end: Array,
+    start: int,
+    end: int,
+    far: bool,
+    direct: Array,
     invalidity: Array,
 ) -> tuple[int, bool]:
     """Write the invalidity of nodes ``start:end`` in order; return ``(most rounds, all settled)``.
@@ -252,8 +311,18 @@ def noisy_or(
 
     def settle(start: int, end: int, far: bool) -> tuple[int, bool]:
         rounds, settled = _settle_range(
-            topology.indptr, topology.requires_end, topology.source, topology.weight, topology.opens,
-            topology.component_start, topology.component_end, start, end, far, own, invalidity,
+            topology.indptr,
+            topology.requires_end,
+            topology.source,
+            topology.weight,
+            topology.opens,
+            topology.component_start,
+            topology.component_end,
+            start,
+            end,
+            far,
+            own,
+            invalidity,
         )
         return int(rounds), bool(settled)
 
@@ -301,8 +370,15 @@ def _shares(topology: Topology, start: int, end: int, threads: int) -> list[int]
 
 @compiled
 def _inherited_range(
-    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int,
-    invalidity: Array, out: Array,
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    start: int,
+    end: int,
+    invalidity: Array,
+    out: Array,
 ) -> None:
     for v in range(start, end):
         out[v] = node_inherited(indptr[v], requires_end[v], indptr[v + 1], source, weight, opens, invalidity)
@@ -315,7 +391,14 @@ def inherited(topology: Topology, invalidity: NDArray[np.floating]) -> NDArray[n
     """
     out = np.empty(invalidity.size, dtype=np.float64)
     _inherited_range(
-        topology.indptr, topology.requires_end, topology.source, topology.weight, topology.opens,
-        0, invalidity.size, invalidity, out,
+        topology.indptr,
+        topology.requires_end,
+        topology.source,
+        topology.weight,
+        topology.opens,
+        0,
+        invalidity.size,
+        invalidity,
+        out,
     )
     return out

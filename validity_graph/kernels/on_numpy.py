@@ -61,8 +61,7 @@ def _settle_range(
         invalidity[start:end] = combine(direct[start:end].astype(np.float64), lost)
         return
     for v in range(start, end):
-        lost = node_inherited(topology, v, invalidity)
-        invalidity[v] = combine(float(direct[v]), lost)
+        invalidity[v] = combine(float(direct[v]), node_inherited(topology, v, invalidity))
 
 
 def combine(direct: Any, inherited: Any) -> Any:  # noqa: ANN401 - floats or arrays
@@ -75,9 +74,7 @@ def combine(direct: Any, inherited: Any) -> Any:  # noqa: ANN401 - floats or arr
 
 def node_inherited(topology: Topology, v: int, invalidity: NDArray[np.floating]) -> float:
     """``1 - (1 - q_v) * (1 - l_v)`` of one node from the invalidity [n] of all; SEMANTICS section 3."""
-    start, middle, end = (
-        int(topology.indptr[v]), int(topology.requires_end[v]), int(topology.indptr[v + 1])
-    )
+    start, middle, end = (int(topology.indptr[v]), int(topology.requires_end[v]), int(topology.indptr[v + 1]))
     kept = 1.0
     for e in range(start, middle):
         kept *= 1.0 - float(topology.weight[e]) * float(invalidity[topology.source[e]])
@@ -151,9 +148,19 @@ def settle_component(
     member = np.where(outer, 0, source - start)
     target = np.repeat(np.arange(end - start), np.diff(topology.indptr[start : end + 1]))
     is_support = np.arange(edges.start, edges.stop) >= topology.requires_end[start:end][target]
-    reached = loops(edges.stop - edges.start).reached_member(
-        topology.indptr, topology.requires_end, topology.source, topology.weight, topology.opens, start, end
-    ).astype(bool)
+    reached = (
+        loops(edges.stop - edges.start)
+        .reached_member(
+            topology.indptr,
+            topology.requires_end,
+            topology.source,
+            topology.weight,
+            topology.opens,
+            start,
+            end,
+        )
+        .astype(bool)
+    )
     reads_inner = ~outer & is_support & reached[target]
     reads_outer = ~outer & ~reads_inner
     failed = np.zeros(end - start)

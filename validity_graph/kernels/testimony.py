@@ -177,9 +177,7 @@ def _strongest(claims: Sequence[Claim], value: Sequence[float]) -> list[int]:
     return list(best.values())
 
 
-def _differentiate_target(
-    claims: Sequence[Claim], strength: Values, gain: float, ledger: _Ledger
-) -> None:
+def _differentiate_target(claims: Sequence[Claim], strength: Values, gain: float, ledger: _Ledger) -> None:
     value, left = _values(claims, strength)
     strongest = _strongest(claims, value)
     others = _others([1.0 - value[i] for i in strongest])
