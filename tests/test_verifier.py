@@ -314,8 +314,9 @@ def test_toy_and_traps(verifier: Verifier) -> None:
             assert gate > 0.7, (TOY[j], TOY[i], gate)
         elif (j, i) not in GIVEN_BY_STRUCTURE:
             assert gate < 0.5, (TOY[j], TOY[i], gate)
-    trapped = verifier.score([TOY[8]] * 3, TRAPS)
-    assert trapped.gate.max() < 0.2, trapped.gate
+    for source in (TOY[8], "I quit Acme"):
+        trapped = verifier.score([source] * 3, TRAPS)
+        assert trapped.gate.max() < 0.2, (source, trapped.gate)
 
 
 def test_scores_are_what_the_contract_says(verifier: Verifier) -> None:
