@@ -199,7 +199,7 @@ def test_training_learns_exports_and_loads(checkpoint: Path, pairs_file: Path, t
     assert manifest == json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["seed"] == 11 and manifest["data"][0]["file"] == "pairs.jsonl"
     assert len(manifest["data"][0]["sha256"]) == 64 and manifest["versions"]["torch"] == torch.__version__
-    assert manifest["metrics"]["slot_accuracy"] >= 0.95
+    assert manifest["metrics"]["gate_accuracy"] >= 0.95
     scores = Verifier.load(tmp_path, threads=1).score(
         ["i no longer live in rome", "i still live in rome"], ["i live in rome"] * 2
     )
@@ -302,6 +302,39 @@ def test_sides_and_padding_do_not_leak_into_a_pair(checkpoint: Path) -> None:
         both = network(*training.collate(data, np.arange(2)))
         alone = [network(*training.collate(data, np.array([i]))) for i in range(2)]
     assert torch.allclose(both, torch.cat(alone), atol=1e-5)
+
+
+def test_a_second_head_is_read_where_it_can_and_calibrated_with_the_first(
+    checkpoint: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="manifest.json"):
+        training.train_second(pairs_file, output=tmp_path, base=checkpoint, settings=SMALL)
+    training.train(pairs_file, output=tmp_path, base=checkpoint, seed=11, settings=SMALL)
+    manifest = training.train_second(pairs_file, output=tmp_path, base=checkpoint, seed=7, settings=SMALL)
+    assert manifest["calibration"]["outputs"][:2] == ["slot_mini", "slot_nli"]
+    verifier = Verifier.load(tmp_path, threads=1).asking_always()
+    sources, targets = (
+        ["i no longer live in rome", "i still live in rome", "我住在 rome"],
+        ["i live in rome"] * 3,
+    )
+    scores = verifier.score(sources, targets)
+    assert np.isnan(scores.slot_nli).tolist() == [False, False, True]
+    assert scores.gate[0] > 0.5 > scores.gate[1]
+    both = slice(0, 2)
+    product = scores.slot_mini * scores.slot_nli * np.minimum(scores.event, scores.operation)
+    assert np.allclose(scores.gate[both], product[both])
+    alone = verifier.asking_never().score(sources, targets)
+    assert np.isnan(alone.slot_nli).all() and alone.gate[2] == scores.gate[2]
+
+
+def test_frozen_layers_stay_as_they_were(checkpoint: Path, pairs_file: Path, tmp_path: Path) -> None:
+    settings = replace(SMALL, frozen_layers=1, epochs=1)
+    found = training.fitted(
+        pairs_file, folder=tmp_path, base=checkpoint, validation_path=None, settings=settings, start=None
+    )
+    before = dict(load_encoder(checkpoint).named_parameters())
+    moved = {name for name, p in found.network.encoder.named_parameters() if not torch.equal(p, before[name])}
+    assert moved and not any("embeddings" in name or "layer.0." in name for name in moved)
 
 
 # -- export and other heads ------------------------------------------------------------------------------

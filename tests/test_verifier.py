@@ -27,11 +27,12 @@ from validity_graph.verifier.calibrator import (
     fit_gate,
     kind_of_text,
 )
+from validity_graph.verifier.evidence import strongest
 from validity_graph.verifier.gate import DualEvidenceGate, GateForm
 from validity_graph.verifier.heads import binary_head, overturn_probability
 from validity_graph.verifier.llm import EndpointError, LLMHead
 from validity_graph.verifier.router import Route, Router, report
-from validity_graph.verifier.scoring import Scores, Verifier, strongest
+from validity_graph.verifier.scoring import Scores, Verifier
 
 unit = st.floats(0.0, 1.0)
 maybe = st.one_of(st.none(), unit)
@@ -253,12 +254,16 @@ def test_router_settles_only_what_a_second_opinion_cannot_change_or_hardly_would
         if route is Route.REJECT:
             assert lowered < router.reject
         elif route is Route.NO_INFLUENCE:
-            assert influence[i] * (gate[i] - lowered) < router.influence_floor
+            assert influence[i] < router.influence_floor
         elif route is Route.ACCEPT:
             assert min(slot[i], event[i], operation[i]) >= router.agreement and gate[i] >= router.accept
         else:
-            assert gate[i] >= router.reject and influence[i] * gate[i] >= router.influence_floor
+            assert gate[i] >= router.reject and influence[i] >= router.influence_floor
     assert report(plan).stopped_cheap == pytest.approx(1 - plan.count(Route.ASK) / len(plan))
+    blind = router.plan(
+        gate=gate, slot=slot, event=event, operation=operation, readable=np.zeros(len(rows), dtype=bool)
+    )
+    assert set(blind) == {Route.UNREADABLE}
 
 
 def test_router_refuses_nonsense() -> None:

@@ -288,12 +288,21 @@ def train(
         Path, typer.Option("-o", "--output", help="Folder for the weights and their manifest.")
     ],
     base: Annotated[str, typer.Option(help="Folder or hub name of the encoder to start from.")] = "",
+    second: Annotated[
+        bool,
+        typer.Option(
+            "--second", help="Put the head beside the one in the folder, to be asked where it is unsure."
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option()] = 7,
 ) -> None:
     """Train a verifier head on labelled pairs."""
-    from validity_graph.verifier.train import train as fit
+    from validity_graph.verifier import train as training
 
-    fit(pairs, output=output, base=base or None, seed=seed)
+    if second:
+        training.train_second(pairs, output=output, base=base or training.base_folder(), seed=seed)
+    else:
+        training.train(pairs, output=output, base=base or None, seed=seed)
 
 
 def _verify(graph: ValidityGraph) -> Any:  # noqa: ANN401  a Verification

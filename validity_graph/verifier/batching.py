@@ -32,6 +32,7 @@ class Settings:
     """Everything that shapes a run; written to the manifest.
 
     Pairs are cut at ``max_length`` tokens in training; ``read_length`` is the window of the shipped head.
+    Embeddings and the first ``frozen_layers`` layers of the encoder stay as they are where that is over 0.
     """
 
     seed: int = 7
@@ -51,6 +52,7 @@ class Settings:
     checkpoint_seconds: float = 180.0
     threads: int = 2
     dropout: float = 0.0
+    frozen_layers: int = 0
     rendering: str = "short"
 
 

@@ -137,27 +137,39 @@ def _fit_one(
 
 
 def fit_gate(
-    logits: NDArray[np.float64], labels: NDArray[np.float64], *, buckets: Sequence[str], start: Calibrator
+    logits: NDArray[np.float64],
+    labels: NDArray[np.float64],
+    *,
+    buckets: Sequence[str],
+    start: Calibrator,
+    slots: int = 1,
 ) -> Calibrator:
-    """Refit slot and operation of ``start`` together, so that the gate score itself is calibrated.
+    """Refit slots and operation of ``start`` together, so that the gate score itself is calibrated.
 
-    ``logits`` and ``labels`` are ``(n, 4)`` in the order slot, event, operation, confirms.  The factors of
-    [V3] Eq. 3 are far from independent, so a product of factors that are calibrated one by one is too
-    small; here scale and shift of slot and operation minimise the log loss of ``slot * min(event,
-    operation)`` against the slot's label.
+    ``logits`` and ``labels`` are ``(n, slots + 3)`` in the order slots, event, operation, confirms.  The
+    factors of [V3] Eq. 1 and 3 are far from independent, so a product of factors that are calibrated one by
+    one is too small; here scale and shift of slots and operation minimise the log loss of ``product of slots
+    * min(event, operation)`` against the last slot's label.
     """
-    known = ~np.isnan(labels[:, 0])
+    label = labels[:, slots - 1]
+    known = ~np.isnan(label)
     names = np.asarray(buckets)
-    event = start.apply(logits, buckets)[:, 1]
-    scale, shift = dict(start.scale), dict(start.shift)
-    general: tuple[float, ...] = (1.0, 0.0, 1.0, 0.0)
+    event = start.apply(logits, buckets)[:, slots]
+    fitted = [*range(slots), slots + 1]
+    scale = {name: list(row) for name, row in start.scale.items()}
+    shift = {name: list(row) for name, row in start.shift.items()}
+    general = np.array([[1.0, 0.0]] * len(fitted))
     for name in [GENERAL, *sorted(set(buckets))]:
         rows = known if name == GENERAL else known & (names == name)
-        found = _fit_product(logits[rows], labels[rows, 0], event=event[rows], toward=general)
+        found = _fit_product(logits[rows][:, fitted], label[rows], event=event[rows], toward=general)
         general = found if name == GENERAL else general
-        scale[name] = (found[0], scale[name][1], found[2], scale[name][3])
-        shift[name] = (found[1], shift[name][1], found[3], shift[name][3])
-    return Calibrator(start.outputs, scale, shift)
+        for column, (a, b) in zip(fitted, found, strict=True):
+            scale[name][column], shift[name][column] = float(a), float(b)
+    return Calibrator(
+        start.outputs,
+        {name: tuple(row) for name, row in scale.items()},
+        {name: tuple(row) for name, row in shift.items()},
+    )
 
 
 def _fit_product(
@@ -165,22 +177,31 @@ def _fit_product(
     label: NDArray[np.float64],
     *,
     event: NDArray[np.float64],
-    toward: tuple[float, ...],
-) -> tuple[float, ...]:
-    """Scale and shift of slot and of operation, with a pull to ``toward`` as in ``_fit_one``."""
+    toward: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Scale and shift ``(k, 2)`` of slots and operation ``(n, k)``, the operation last.
+
+    The pull to ``toward`` is that of ``_fit_one``.
+    """
     if len(label) == 0 or label.min() == label.max():
         return toward
-    center = np.array([np.log(toward[0]), toward[1], np.log(toward[2]), toward[3]])
+    center = np.column_stack([np.log(toward[:, 0]), toward[:, 1]])
 
-    def loss(point: NDArray[np.float64]) -> float:
-        slot = sigmoid(np.exp(point[0]) * logits[:, 0] + point[1])
-        operation = sigmoid(np.exp(point[2]) * logits[:, 2] + point[3])
-        gate = np.clip(slot * np.minimum(event, operation), 1e-6, 1 - 1e-6)
-        pull = float(np.sum((point - center) ** 2 * np.array([1.0, 0.25, 1.0, 0.25])))
-        return float(-np.sum(label * np.log(gate) + (1 - label) * np.log1p(-gate)) + 0.1 * SHRINKAGE * pull)
+    def gate(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        factor = sigmoid(np.exp(point[:, 0]) * logits + point[:, 1])
+        product: NDArray[np.float64] = factor[:, :-1].prod(axis=1) * np.minimum(event, factor[:, -1])
+        return np.clip(product, 1e-6, 1 - 1e-6)
 
-    point = minimize(loss, center, method="Nelder-Mead", options={"maxiter": 2000}).x
-    return (float(np.exp(point[0])), float(point[1]), float(np.exp(point[2])), float(point[3]))
+    def loss(flat: NDArray[np.float64]) -> float:
+        point = flat.reshape(center.shape)
+        pull = float(np.sum((point - center) ** 2 * np.array([1.0, 0.25])))
+        score = gate(point)
+        fit_of = float(-np.sum(label * np.log(score) + (1 - label) * np.log1p(-score)))
+        return fit_of + 0.1 * SHRINKAGE * pull
+
+    found = minimize(loss, center.ravel(), method="Nelder-Mead", options={"maxiter": 3000}).x
+    point = found.reshape(center.shape)
+    return np.column_stack([np.exp(point[:, 0]), point[:, 1]])
 
 
 def expected_calibration_error(

@@ -1,7 +1,8 @@
-"""From a trained pair network to the files that ship: int8 ONNX, tokenizer, manifest.
+"""From a trained pair network to the files that ship: quantised ONNX, tokenizer, manifest.
 
-Weights become int8, one scale per output channel; activations are quantised while running.  The exported
-model is then asked about validation pairs and calibrated as it is, since quantisation moves single logits.
+The cheap head's weights become int8, the second head's 4 bits; activations are quantised while running.  The
+exported model is then asked about validation pairs and calibrated as it is, since quantisation moves single
+logits; the second head is calibrated together with the cheap one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.errors import MissingExtraError
-from validity_graph.verifier.calibrator import Calibrator, bucket, expected_calibration_error, fit, fit_gate
+from validity_graph.verifier.calibrator import (
+    Calibrator,
+    bucket,
+    expected_calibration_error,
+    fit,
+    fit_gate,
+    kind_of_text,
+)
+from validity_graph.verifier.evidence import EVIDENCE, evidence_logits, strongest
 from validity_graph.verifier.gate import DualEvidenceGate
-from validity_graph.verifier.heads import OnnxHead
+from validity_graph.verifier.heads import OnnxHead, read_manifest
 from validity_graph.verifier.pairs import Pair
-from validity_graph.verifier.scoring import EVIDENCE, evidence_logits, strongest
+from validity_graph.verifier.second import JOINT
 
 try:
     import onnx
@@ -31,11 +40,15 @@ try:
     from torch import nn
 
     from validity_graph.verifier.network import EXPORTED, PairNetwork
-    from validity_graph.verifier.quantize import quantize_int8
+    from validity_graph.verifier.quantize import quantize_int4, quantize_int8
 except ImportError:
     raise MissingExtraError("exporting weights", needs="torch and onnx", extra="train") from None
 
 MODEL = "pair_head_int8.onnx"
+SECOND_MODEL = "pair_head_int4.onnx"
+SECOND_FOLDER = "second"
+#: Kinds of text that the second base's vocabulary covers.
+SECOND_READS = ("english", "other_latin")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -57,6 +70,14 @@ def export_int8(network: PairNetwork, path: str | Path) -> None:
         whole = Path(folder) / "float.onnx"
         export_float(network, whole)
         quantize_int8(whole, path)
+
+
+def export_int4(network: PairNetwork, path: str | Path) -> None:
+    """Write ``network`` as 4-bit ONNX, otherwise as ``export_int8``."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "float.onnx"
+        export_float(network, whole)
+        quantize_int4(whole, path)
 
 
 def export_float(network: PairNetwork, path: str | Path) -> None:
@@ -104,30 +125,96 @@ def write_weights(
     calibrator, metrics = calibrate(head, validation)
     manifest["calibration"] = calibrator.to_json()
     manifest["metrics"] = {**manifest.get("metrics", {}), **metrics}
+    return _sealed(folder, manifest)
+
+
+def write_second(
+    network: PairNetwork,
+    output: str | Path,
+    *,
+    tokenizer: str | Path,
+    validation: Sequence[Pair],
+    form: str,
+    max_length: int,
+    about: Mapping[str, Any],
+    threads: int = 2,
+) -> dict[str, Any]:
+    """Put ``network`` beside the cheap head of the weights folder ``output``, as its second head.
+
+    Calibrates both together on the ``validation`` pairs that the second can read; the other arguments are
+    those of ``write_weights``. Returns the second head's manifest.
+    """
+    beside = Path(output) / SECOND_FOLDER
+    beside.mkdir(parents=True, exist_ok=True)
+    export_int4(network, beside / SECOND_MODEL)
+    shutil.copyfile(Path(tokenizer) / "tokenizer.json", beside / "tokenizer.json")
+    manifest: dict[str, Any] = {
+        "model": SECOND_MODEL, "outputs": list(EXPORTED), "rendering": form, "max_length": max_length,
+        "reads": list(SECOND_READS), **about,
+    }  # fmt: skip
+    _write(beside, manifest)
+    read = [pair for pair in validation if kind_of_text(f"{pair.source} {pair.target}") in SECOND_READS]
+    cheap, second = (OnnxHead.load(folder, threads=threads) for folder in (output, beside))
+    calibrator, metrics = calibrate_jointly(cheap, second, read)
+    manifest |= {"calibration": calibrator.to_json(), "metrics": metrics}
+    found = _sealed(beside, manifest)
+    _write(Path(output), read_manifest(output) | {"second": SECOND_FOLDER})
+    return found
+
+
+def _sealed(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Write ``manifest`` with the versions and the hashes of the files that it speaks of."""
     manifest["versions"] = versions()
     manifest["files"] = {
         name: {"sha256": sha256(folder / name), "bytes": (folder / name).stat().st_size}
-        for name in (MODEL, "tokenizer.json")
+        for name in (manifest["model"], "tokenizer.json")
     }
     _write(folder, manifest)
     return manifest
+
+
+def calibrate_jointly(
+    cheap: OnnxHead, second: OnnxHead, validation: Sequence[Pair]
+) -> tuple[Calibrator, dict[str, float]]:
+    """Fit both slots and the operation so that the product of [V3] Eq. 1 and 3 is calibrated."""
+    first, _ = _evidence(cheap, validation)
+    reread, buckets = _evidence(second, validation)
+    logits = np.column_stack([first[:, 0], reread])
+    own = evidence_labels(validation)
+    labels = np.column_stack([own[:, 0], own])
+    start = fit(logits, labels, buckets=buckets, outputs=JOINT)
+    calibrator = fit_gate(logits, labels, buckets=buckets, start=start, slots=2)
+    gate, plain = (
+        DualEvidenceGate().combine(
+            slot_mini=p[:, 0], slot_nli=p[:, 1], event=p[:, 2], operation=p[:, 3]
+        )
+        for p in (calibrator.apply(logits, buckets), Calibrator.identity(JOINT).apply(logits, buckets))
+    )  # fmt: skip
+    return calibrator, _measures(gate, plain=plain, truth=own[:, 0])
+
+
+def _evidence(head: OnnxHead, pairs: Sequence[Pair]) -> tuple[NDArray[np.float64], list[str]]:
+    """Evidence log-odds ``(n, 4)`` and the calibration bucket of every pair."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    raw = head.logits(sources, targets, domains=[pair.domain for pair in pairs])
+    every = evidence_logits(raw.logits, outputs=head.outputs)
+    best = strongest(raw.pair, every[:, 0], pairs=len(pairs))
+    tokens = raw.tokens[best]
+    return every[best], [
+        bucket(s, t, tokens=int(n)) for s, t, n in zip(sources, targets, tokens, strict=True)
+    ]
 
 
 def calibrate(head: OnnxHead, validation: Sequence[Pair]) -> tuple[Calibrator, dict[str, float]]:
     """Fit a calibrator on validation pairs; measure accuracy and calibration error on them."""
     if not validation:
         return Calibrator.identity(EVIDENCE), {}
-    sources, targets = [pair.source for pair in validation], [pair.target for pair in validation]
-    raw = head.logits(sources, targets, domains=[pair.domain for pair in validation])
-    every = evidence_logits(raw.logits, outputs=head.outputs)
-    best = strongest(raw.pair, every[:, 0], pairs=len(validation))
-    logits, tokens = every[best], raw.tokens[best]
-    buckets = [bucket(s, t, tokens=int(n)) for s, t, n in zip(sources, targets, tokens, strict=True)]
+    logits, buckets = _evidence(head, validation)
     labels = evidence_labels(validation)
     alone = fit(logits, labels, buckets=buckets, outputs=EVIDENCE)
     calibrator = fit_gate(logits, labels, buckets=buckets, start=alone)
-    plain = Calibrator.identity(EVIDENCE).apply(logits, buckets)
-    return calibrator, _measures(calibrator.apply(logits, buckets), plain=plain, labels=labels)
+    fitted, plain = (found.apply(logits, buckets) for found in (calibrator, Calibrator.identity(EVIDENCE)))
+    return calibrator, _measures(_gate(fitted), plain=_gate(plain), truth=labels[:, 0])
 
 
 def evidence_labels(pairs: Sequence[Pair]) -> NDArray[np.float64]:
@@ -143,19 +230,16 @@ def evidence_labels(pairs: Sequence[Pair]) -> NDArray[np.float64]:
 
 
 def _measures(
-    probability: NDArray[np.float64], *, plain: NDArray[np.float64], labels: NDArray[np.float64]
+    gate: NDArray[np.float64], *, plain: NDArray[np.float64], truth: NDArray[np.float64]
 ) -> dict[str, float]:
-    slot, gate = probability[:, 0], _gate(probability)
-    known = ~np.isnan(labels[:, 0])
+    known = ~np.isnan(truth)
     if not known.any():
         return {}
-    truth = labels[known, 0]
     return {
         "validation_pairs": float(known.sum()),
-        "slot_accuracy": float(np.mean((slot[known] >= 0.5) == truth)),
-        "gate_accuracy": float(np.mean((gate[known] >= 0.5) == truth)),
-        "calibration_error_before": expected_calibration_error(_gate(plain)[known], truth),
-        "calibration_error": expected_calibration_error(gate[known], truth),
+        "gate_accuracy": float(np.mean((gate[known] >= 0.5) == truth[known])),
+        "calibration_error_before": expected_calibration_error(plain[known], truth[known]),
+        "calibration_error": expected_calibration_error(gate[known], truth[known]),
     }
 
 

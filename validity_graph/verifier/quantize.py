@@ -1,4 +1,4 @@
-"""Int8 weights for an exported pair network, placed where they cost least accuracy.
+"""Int8 and 4-bit weights for an exported pair network, placed where they cost least accuracy.
 
 Embedding tables get one scale per row.  Projections that contract (more inputs than outputs: the second
 half of each feed-forward block) read activations with rare large values, so they are quantised in blocks
@@ -29,8 +29,9 @@ try:
 except ImportError:
     raise MissingExtraError("exporting weights", needs="onnx", extra="train") from None
 
-#: Inputs that share a scale in a contracting projection.
+#: Inputs that share a scale in a contracting projection, and values that do in a 4-bit model.
 BLOCK = 64
+BLOCK_OF_4_BITS = 32
 #: Embedding tables of fewer rows stay float: they are small and read everywhere.
 SMALLEST_TABLE = 100
 #: MatMulNBits computes with int8 inputs at this accuracy level.
@@ -62,6 +63,23 @@ def quantize_int8(source: str | Path, output: str | Path) -> None:
         last = MatMulNBitsQuantizer(onnx.load(str(stage / "dynamic.onnx")), algo_config=blocks)
         last.process()
         last.model.save_model_to_file(str(output))
+
+
+def quantize_int4(source: str | Path, output: str | Path) -> None:
+    """Write the float ONNX file ``source`` with 4-bit weights and embeddings to ``output``."""
+    blocks = DefaultWeightOnlyQuantConfig(
+        block_size=BLOCK_OF_4_BITS,
+        is_symmetric=True,
+        accuracy_level=INT8_INPUTS,
+        bits=4,
+        op_types_to_quantize=("MatMul", "Gather"),
+        quant_axes=(("MatMul", 0), ("Gather", 1)),
+    )
+    # A block of zeros has scale 0, which the quantiser handles after dividing by it.
+    with _quiet(), np.errstate(divide="ignore", invalid="ignore"):
+        quantizer = MatMulNBitsQuantizer(onnx.load(str(source)), algo_config=blocks)
+        quantizer.process()
+        quantizer.model.save_model_to_file(str(output))
 
 
 def contracting(model: onnx.ModelProto) -> list[str]:

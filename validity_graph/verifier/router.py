@@ -25,6 +25,7 @@ class Route(str, Enum):
     REJECT = "reject"  #: the cheap score is under the floor; a product cannot raise it
     ACCEPT = "accept"  #: the cheap score is high and every part of its evidence agrees
     NO_INFLUENCE = "no_influence"  #: the graph says that the verdict moves less than anyone would notice
+    UNREADABLE = "unreadable"  #: the second head's vocabulary lacks the script
     ASK = "ask"  #: the second head decides
 
 
@@ -75,21 +76,26 @@ class Router:
         event: ArrayLike,
         operation: ArrayLike,
         influence: ArrayLike | None = None,
+        readable: ArrayLike | None = None,
     ) -> list[Route]:
         """Return one route per pair.
 
         All arrays are ``(n,)`` in [0, 1].  ``influence[i]`` is the most by which any memory's invalidity
         would change if pair i's edge went from certain to absent; a second verdict moves at most
-        ``influence * gate``.
+        ``influence`` of it.  ``readable`` (bool, default all true) says which pairs the second head can read.
         """
         score = np.asarray(gate, dtype=np.float64)
         least = np.minimum(np.minimum(slot, event), operation)
         reach = np.ones_like(score) if influence is None else np.asarray(influence, dtype=np.float64)
         if reach.shape != score.shape or not bool(np.all((reach >= 0) & (reach <= 1))):
             raise InputError("influence must hold one number in [0, 1] per pair")
+        known = (
+            np.ones(score.shape, dtype=np.bool_) if readable is None else np.asarray(readable, dtype=np.bool_)
+        )
         rules: list[tuple[Route, NDArray[np.bool_]]] = [
+            (Route.UNREADABLE, ~known),
             (Route.REJECT, score < self.reject),
-            (Route.NO_INFLUENCE, reach * score < self.influence_floor),
+            (Route.NO_INFLUENCE, reach < self.influence_floor),
             (Route.ACCEPT, (score >= self.accept) & (least >= self.agreement)),
         ]
         return [next((route for route, holds in rules if holds[i]), Route.ASK) for i in range(len(score))]

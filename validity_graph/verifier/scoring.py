@@ -1,7 +1,8 @@
 """The verifier that the graph calls: texts in, calibrated evidence and gate scores out.
 
-Joins a head, a calibrator, the gate of [V3] section 5 and, where there is one, a second slot head behind a
-router. Knows texts and arrays only, not the graph.  Needs onnxruntime and tokenizers, never torch.
+Joins a head, a calibrator, the gate of [V3] section 5 and a second head behind a router: the packaged one,
+which reads all of the evidence anew, or a slot head of the caller's.  Knows texts and arrays only, not the
+graph.  Needs onnxruntime and tokenizers, never torch.
 """
 
 from __future__ import annotations
@@ -16,17 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from validity_graph.errors import InputError
 from validity_graph.records import RETRACTS, SUPERSEDES, Evidence
 from validity_graph.verifier.calibrator import Calibrator, bucket
+from validity_graph.verifier.evidence import CONFIRMS_KIND, EVIDENCE, NO_KIND, evidence_logits, strongest
 from validity_graph.verifier.gate import DualEvidenceGate
 from validity_graph.verifier.heads import OnnxHead, Slot, WindowLogits, read_manifest
 from validity_graph.verifier.router import Route, Router, RoutingReport, report
+from validity_graph.verifier.second import SecondHead
 
 #: Folder of the weights that the package ships.
 PACKAGED = Path(__file__).parent / "weights"
-#: Columns of the calibrated evidence.
-EVIDENCE = ("overturn", "event", "operation", "confirms")
-CONFIRMS_KIND = "confirms"
-NO_KIND = "none"
-
 Floats = NDArray[np.float64]
 
 
@@ -65,13 +63,31 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """Evidence of n pairs so far: parts and raw slot ``(n,)``, raw outputs ``(n, outputs)``."""
+
+    slot_mini: Floats
+    slot_nli: Floats
+    event: Floats
+    operation: Floats
+    confirms: Floats
+    logits: Floats
+    raw_slot: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Verifier:
-    """Scores (source, target) pairs; ``load`` gives the one that the package ships."""
+    """Scores (source, target) pairs; ``load`` gives the one that the package ships.
+
+    ``packaged`` is the second head that the weights carry; ``second``, a slot head of the caller's, takes
+    its place.  Without a router the second head is asked about every pair.
+    """
 
     head: OnnxHead
     calibrator: Calibrator
     gate: DualEvidenceGate = field(default_factory=DualEvidenceGate)
     second: Slot | None = None
+    packaged: SecondHead | None = None
     router: Router | None = field(default_factory=Router)
 
     @classmethod
@@ -85,22 +101,29 @@ class Verifier:
     ) -> Verifier:
         """Load a weights folder (default: the packaged one).
 
-        ``second`` is a second slot head, asked where ``router`` (default thresholds if ``None``) sends a
-        pair. Raises ``InputError`` where the folder is not what training writes.
+        ``second`` is a slot head to ask instead of the one in the folder, where ``router`` (default
+        thresholds if ``None``) sends a pair. Raises ``InputError`` where the folder is not what training
+        writes.
         """
         folder = PACKAGED if path is None else Path(path)
         manifest = read_manifest(folder)
         known = manifest.get("calibration")
+        beside = manifest.get("second")
         return cls(
             head=OnnxHead.load(folder, threads=threads),
             calibrator=Calibrator.from_json(known) if known else Calibrator.identity(EVIDENCE),
             second=second,
+            packaged=SecondHead.find(folder / beside, threads=threads) if beside else None,
             router=router or Router(),
         )
 
-    def asking_always(self, second: Slot) -> Verifier:
-        """Return this verifier with ``second`` asked about every pair: the full product of [V3] Eq. 1."""
-        return replace(self, second=second, router=None)
+    def asking_always(self, second: Slot | None = None) -> Verifier:
+        """Return this verifier with the second head asked about every pair ([V3] Eq. 1 in full)."""
+        return replace(self, second=second or self.second, router=None)
+
+    def asking_never(self) -> Verifier:
+        """Return this verifier with the cheap head alone."""
+        return replace(self, second=None, packaged=None)
 
     def score(
         self,
@@ -115,97 +138,105 @@ class Verifier:
 
         A pair's scores do not depend on the other pairs.  Long texts are read in windows, and the window
         with the highest gate score speaks for the pair.  ``influence`` ``(n,)`` in [0, 1] says how much
-        each verdict can move (see ``Router.plan``); ``progress(done, total)`` counts windows.  Raises
+        each verdict can move (see ``Router.plan``); ``progress(done, total)`` counts pairs.  Raises
         ``InputError`` where the sequences differ in length or hold something other than texts.
         """
         _texts(sources, what="sources")
         _texts(targets, what="targets")
         raw = self.head.logits(sources, targets, domains=domains, progress=progress)
-        probability, logits = self._best_windows(raw, sources, targets)
-        slot, event, operation, confirms = probability.T
-        nli, routing = self._second_opinion(
-            sources, targets, domains=domains, influence=influence, parts=(slot, event, operation)
-        )
+        reading = self._cheap(raw, sources, targets)
+        plan = self._plan(reading, sources, targets, influence=influence)
+        asked = np.array([i for i, route in enumerate(plan) if route is Route.ASK], dtype=np.int64)
+        if len(asked):
+            ask = self._slot_only if self.second is not None else self._reread
+            reading = ask(
+                reading, asked, [sources[i] for i in asked], [targets[i] for i in asked],
+                None if domains is None else [domains[i] for i in asked],
+            )  # fmt: skip
         return Scores(
-            slot_mini=slot, slot_nli=nli, event=event, operation=operation, confirms=confirms,
-            kind=_kinds(operation, logits, outputs=self.head.outputs),
-            gate=self.gate.combine(slot_mini=slot, slot_nli=nli, event=event, operation=operation),
-            routing=routing,
+            slot_mini=reading.slot_mini, slot_nli=reading.slot_nli, event=reading.event,
+            operation=reading.operation, confirms=reading.confirms,
+            kind=_kinds(reading.operation, reading.logits, outputs=self.head.outputs),
+            gate=self._gate(reading), routing=report(plan),
         )  # fmt: skip
 
-    def _best_windows(
-        self, raw: WindowLogits, sources: Sequence[str], targets: Sequence[str]
-    ) -> tuple[Floats, Floats]:
-        """Evidence ``(n, 4)`` and raw outputs ``(n, outputs)`` of the window that speaks for each pair."""
+    def _gate(self, reading: Reading) -> Floats:
+        return self.gate.combine(
+            slot_mini=reading.slot_mini,
+            slot_nli=reading.slot_nli,
+            event=reading.event,
+            operation=reading.operation,
+        )
+
+    def _cheap(self, raw: WindowLogits, sources: Sequence[str], targets: Sequence[str]) -> Reading:
+        """Read the cheap head's evidence, by the window that speaks for each pair."""
         buckets = [
             bucket(sources[p], targets[p], tokens=int(size))
             for p, size in zip(raw.pair, raw.tokens, strict=True)
         ]
-        probability = self.calibrator.apply(evidence_logits(raw.logits, outputs=self.head.outputs), buckets)
-        slot, event, operation, confirms = probability.T
-        none_asked = np.full(len(slot), np.nan)
-        gate = self.gate.combine(slot_mini=slot, slot_nli=none_asked, event=event, operation=operation)
+        every = evidence_logits(raw.logits, outputs=self.head.outputs)
+        slot, event, operation, confirms = self.calibrator.apply(every, buckets).T
+        gate = self.gate.combine(
+            slot_mini=slot, slot_nli=np.full(len(slot), np.nan), event=event, operation=operation
+        )
         best = strongest(raw.pair, gate, pairs=len(sources))
-        chosen = probability[best]
         # A confirmation may stand in another window than the strongest sign of a change.
-        np.maximum.at(chosen[:, 3], raw.pair, confirms)
-        return chosen, raw.logits[best]
+        confirmed = confirms[best]
+        np.maximum.at(confirmed, raw.pair, confirms)
+        return Reading(
+            slot_mini=slot[best], slot_nli=np.full(len(best), np.nan), event=event[best],
+            operation=operation[best], confirms=confirmed, logits=raw.logits[best], raw_slot=every[best, 0],
+        )  # fmt: skip
 
-    def _second_opinion(
+    def _plan(
+        self, reading: Reading, sources: Sequence[str], targets: Sequence[str], *, influence: ArrayLike | None
+    ) -> list[Route]:
+        """One route per pair; none where there is no second head."""
+        if self.second is None and self.packaged is None:
+            return []
+        readable = None
+        if self.second is None and self.packaged is not None:
+            readable = self.packaged.readable(sources, targets)
+        if self.router is None:
+            every = np.ones(len(sources), dtype=np.bool_) if readable is None else readable
+            return [Route.ASK if known else Route.UNREADABLE for known in every]
+        return self.router.plan(
+            gate=self._gate(reading), slot=reading.slot_mini, event=reading.event,
+            operation=reading.operation, influence=influence, readable=readable,
+        )  # fmt: skip
+
+    def _slot_only(
         self,
+        reading: Reading,
+        asked: NDArray[np.int64],
         sources: Sequence[str],
         targets: Sequence[str],
-        *,
         domains: Sequence[str] | None,
-        influence: ArrayLike | None,
-        parts: tuple[Floats, Floats, Floats],
-    ) -> tuple[Floats, RoutingReport]:
-        slot, event, operation = parts
-        nli = np.full(len(slot), np.nan)
-        if self.second is None:
-            return nli, report([])
-        plan = [Route.ASK] * len(slot)
-        if self.router is not None:
-            gate = self.gate.combine(slot_mini=slot, slot_nli=nli, event=event, operation=operation)
-            plan = self.router.plan(
-                gate=gate, slot=slot, event=event, operation=operation, influence=influence
-            )
-        asked = [i for i, route in enumerate(plan) if route is Route.ASK]
-        if asked:
-            nli[asked] = self.second.slot(
-                [sources[i] for i in asked],
-                [targets[i] for i in asked],
-                domains=None if domains is None else [domains[i] for i in asked],
-            )
-        return nli, report(plan)
+    ) -> Reading:
+        """Multiply the caller's slot head in ([V3] Eq. 1)."""
+        assert self.second is not None
+        nli = reading.slot_nli.copy()
+        nli[asked] = self.second.slot(sources, targets, domains=domains)
+        return replace(reading, slot_nli=nli)
 
-
-def evidence_logits(logits: Floats, *, outputs: Sequence[str]) -> Floats:
-    """Log-odds of ``EVIDENCE``, shape ``(n, 4)``, from a head's outputs ``(n, outputs)``.
-
-    The operation is an overturn when it supersedes or retracts; both log-odds come from one softmax.
-    """
-    column = {name: logits[:, k] for k, name in enumerate(outputs)}
-    supersedes, retracts, confirms, none = (
-        column[f"operation_{kind}"] for kind in (SUPERSEDES, RETRACTS, CONFIRMS_KIND, NO_KIND)
-    )
-    change = np.logaddexp(supersedes, retracts)
-    return np.stack(
-        [
-            column["overturn"],
-            column["event"],
-            change - np.logaddexp(confirms, none),
-            confirms - np.logaddexp(change, none),
-        ],
-        axis=1,
-    )
-
-
-def strongest(pair: NDArray[np.int64], score: Floats, *, pairs: int) -> NDArray[np.int64]:
-    """Index ``(pairs,)`` of each pair's window with the highest ``score``, the first where equal."""
-    order = np.lexsort((np.arange(len(score)), -score, pair))
-    first = np.searchsorted(pair[order], np.arange(pairs))
-    return np.asarray(order[first], dtype=np.int64) if pairs else np.zeros(0, dtype=np.int64)
+    def _reread(
+        self,
+        reading: Reading,
+        asked: NDArray[np.int64],
+        sources: Sequence[str],
+        targets: Sequence[str],
+        domains: Sequence[str] | None,
+    ) -> Reading:
+        """Take event and operation from the packaged second head, and both slots by the joint calibration."""
+        assert self.packaged is not None
+        found = self.packaged.read(sources, targets, cheap_slot=reading.raw_slot[asked], domains=domains)
+        parts = ("slot_mini", "slot_nli", "event", "operation", "confirms")
+        changed = {name: getattr(reading, name).copy() for name in parts}
+        for name, column in zip(parts, found.probability.T, strict=True):
+            changed[name][asked] = column
+        logits = reading.logits.copy()
+        logits[asked] = found.logits
+        return replace(reading, logits=logits, **changed)
 
 
 def _kinds(operation: Floats, logits: Floats, *, outputs: Sequence[str]) -> NDArray[np.str_]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.errors import InputError, MissingExtraError
+from validity_graph.verifier.heads import read_manifest
 from validity_graph.verifier.pairs import (
     BINARY,
     OPERATIONS,
@@ -33,7 +34,7 @@ try:
     import torch
 
     from validity_graph.verifier.batching import Encoded, Settings, batches, collate, encode
-    from validity_graph.verifier.export import sha256, write_weights
+    from validity_graph.verifier.export import SECOND_FOLDER, sha256, write_second, write_weights
     from validity_graph.verifier.network import OUTPUTS, PairNetwork, load_encoder
 except ImportError:
     raise MissingExtraError("training the verifier", needs="torch and transformers", extra="train") from None
@@ -127,7 +128,7 @@ def learning_rate(step: int, *, steps: int, settings: Settings) -> float:
 
 def optimizer_for(network: PairNetwork, *, settings: Settings) -> torch.optim.Optimizer:
     """AdamW without decay on vectors and embeddings; fresh heads learn five times as fast."""
-    encoder = dict(network.encoder.named_parameters())
+    encoder = {name: p for name, p in network.encoder.named_parameters() if p.requires_grad}
     plain = [p for n, p in encoder.items() if p.ndim < 2 or "embedding" in n]
     decayed = [p for n, p in encoder.items() if not (p.ndim < 2 or "embedding" in n)]
     heads = [*network.hidden.parameters(), *network.output.parameters()]
@@ -248,6 +249,49 @@ def resume(
     return Progress(**state["progress"])
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """A trained network, where its tokenizer lies, what it was validated on, and what the manifest says."""
+
+    network: PairNetwork
+    checkpoint: Path
+    validation: list[Pair]
+    about: dict[str, Any]
+
+
+def fitted(
+    pairs_path: str | Path,
+    *,
+    folder: Path,
+    base: str | Path | None,
+    validation_path: str | Path | None,
+    settings: Settings,
+    start: str | Path | None,
+) -> Fitted:
+    """Train on the pairs of a JSONL file; checkpoints and the best weights go to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    checkpoint = Path(base) if base is not None else base_folder()
+    tokenizer = load_tokenizer(checkpoint)
+    learned, judged = split(pairs_path, validation_path, settings=settings)
+    data, validation = (encode(part, tokenizer=tokenizer, settings=settings) for part in (learned, judged))
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
+    set_dropout(network, settings.dropout)
+    freeze(network, layers=settings.frozen_layers)
+    if start is not None:
+        network.load_state_dict(torch.load(start, weights_only=True))
+    progress = fit(network, data, validation=validation, settings=settings, folder=folder)
+    network.load_state_dict(torch.load(folder / "best.pt", weights_only=True))
+    files = [Path(path) for path in (pairs_path, validation_path) if path is not None]
+    about = {
+        "data": [{"file": path.name, "sha256": sha256(path)} for path in files],
+        "pairs": len(learned), "seed": settings.seed, "settings": asdict(settings), "steps": progress.step,
+        "base": checkpoint.name, "history": progress.history or [],
+    }  # fmt: skip
+    return Fitted(network, checkpoint, judged, about)
+
+
 def train(
     pairs_path: str | Path,
     *,
@@ -267,30 +311,42 @@ def train(
     ``MissingExtraError`` without the packages of training.
     """
     chosen = replace(settings or Settings(), seed=seed)
-    folder = Path(output)
-    (folder / "run").mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(chosen.threads)
-    torch.manual_seed(seed)
-    checkpoint = Path(base) if base is not None else base_folder()
-    tokenizer = load_tokenizer(checkpoint)
-    learned, judged = split(pairs_path, validation_path, settings=chosen)
-    data, validation = (encode(part, tokenizer=tokenizer, settings=chosen) for part in (learned, judged))
-    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
-    set_dropout(network, chosen.dropout)
-    if start is not None:
-        network.load_state_dict(torch.load(start, weights_only=True))
-    progress = fit(network, data, validation=validation, settings=chosen, folder=folder / "run")
-    network.load_state_dict(torch.load(folder / "run" / "best.pt", weights_only=True))
-    files = [Path(path) for path in (pairs_path, validation_path) if path is not None]
-    about = {
-        "data": [{"file": path.name, "sha256": sha256(path)} for path in files],
-        "pairs": len(learned), "seed": seed, "settings": asdict(chosen), "steps": progress.step,
-        "base": checkpoint.name, "history": progress.history or [],
-    }  # fmt: skip
-    return write_weights(
-        network, folder, tokenizer=checkpoint, validation=judged, form=chosen.rendering,
-        max_length=readable(network, chosen), about=about, threads=chosen.threads,
+    found = fitted(
+        pairs_path, folder=Path(output) / "run", base=base, validation_path=validation_path,
+        settings=chosen, start=start,
     )  # fmt: skip
+    return write_weights(found.network, output, **_written(found, chosen))
+
+
+def train_second(
+    pairs_path: str | Path,
+    *,
+    output: str | Path,
+    base: str | Path,
+    seed: int = 7,
+    validation_path: str | Path | None = None,
+    settings: Settings | None = None,
+    start: str | Path | None = None,
+) -> dict[str, Any]:
+    """Train a second head and put it beside the cheap one in the weights folder ``output``.
+
+    The two are calibrated together (``export.write_second``); otherwise as ``train``.  Raises ``InputError``
+    also where ``output`` holds no cheap head yet.
+    """
+    read_manifest(output)
+    chosen = replace(settings or Settings(), seed=seed)
+    found = fitted(
+        pairs_path, folder=Path(output) / SECOND_FOLDER / "run", base=base, validation_path=validation_path,
+        settings=chosen, start=start,
+    )  # fmt: skip
+    return write_second(found.network, output, **_written(found, chosen))
+
+
+def _written(found: Fitted, settings: Settings) -> dict[str, Any]:
+    return {
+        "tokenizer": found.checkpoint, "validation": found.validation, "form": settings.rendering,
+        "max_length": readable(found.network, settings), "about": found.about, "threads": settings.threads,
+    }  # fmt: skip
 
 
 def readable(network: PairNetwork, settings: Settings) -> int:
@@ -298,6 +354,15 @@ def readable(network: PairNetwork, settings: Settings) -> int:
     config: Any = network.encoder.config
     # Some architectures start counting positions at 2.
     return min(settings.read_length, int(config.max_position_embeddings) - 2)
+
+
+def freeze(network: PairNetwork, *, layers: int) -> None:
+    """Keep embeddings and the first ``layers`` layers of the encoder as they are; nothing where 0."""
+    still = tuple(f"layer.{k}." for k in range(layers))
+    for name, parameter in network.encoder.named_parameters():
+        parameter.requires_grad = not (
+            layers and ("embeddings" in name or any(part in name for part in still))
+        )
 
 
 def set_dropout(network: PairNetwork, probability: float) -> None:
