@@ -100,10 +100,13 @@ def direct_evidence(
 
 
 def components(node_count: int, edges: Sequence[Edge]) -> list[int]:
-    """Smallest member of each memory's strongly connected component, over edges of weight > 0."""
+    """Smallest member of each memory's strongly connected component, over supports of weight > 0.
+
+    Such a component is a loop of supports, or one memory.  Why supports only: see ``reached``.
+    """
     follows: list[set[int]] = [set() for _ in range(node_count)]
-    for s, t, w, _, _ in edges:
-        if w > 0:
+    for s, t, w, kind, _ in edges:
+        if w > 0 and kind == "supports":
             follows[s].add(t)
     reach = []
     for v in range(node_count):
@@ -140,60 +143,54 @@ def standing(
 ) -> set[int]:
     """Memories that stand in one world whose edges are all in ``present``.
 
-    Component by component, ``nu X. mu Y. {v: not overturned, requirements in X, supports empty or met in
-    Y}``; members that are not reached even when nothing is overturned read their supports in X.
+    ``nu X. mu Y. {v: not overturned, requirements in X, supports empty or met in Y}`` over the whole graph;
+    members that are not ``reached`` read their supports in X.  Taken component by component it is the same
+    set: what a component reads of others is finished, in X and in Y.
     """
     needs = parents(node_count, present, premise)
-    stands: set[int] = set()
-    done: set[int] = set()
-    members: dict[int, set[int]] = {}
-    for v, c in enumerate(component):
-        members.setdefault(c, set()).add(v)
-    while members:
-        # The next component all of whose causes outside itself are finished.
-        c = next(
-            c
-            for c, inside in members.items()
-            if all(
-                (requirement | set().union(*justifications)) <= done | inside
-                for requirement, justifications in (needs[v] for v in inside)
-            )
-        )
-        inside = members.pop(c)
-        stands |= standing_component(inside, needs, overturned, stands, done)
-        done |= inside
-    return stands
-
-
-def standing_component(
-    inside: set[int],
-    needs: list[tuple[set[int], list[set[int]]]],
-    overturned: set[int],
-    stands: set[int],
-    done: set[int],
-) -> set[int]:
-    """Members of one component that stand, given which of the finished memories do."""
-
-    def met(v: int, holding: set[int]) -> bool:
-        justifications = needs[v][1]
-        return not justifications or any(antecedents <= holding for antecedents in justifications)
-
-    reached: set[int] = set()
-    while grown := {v for v in inside - reached if met(v, done | reached)}:
-        reached |= grown
-
-    greatest = set(inside)
+    grounded = reached(needs, component)
+    greatest = set(range(node_count))
     while True:
         least: set[int] = set()
         while grown := {
             v
-            for v in inside - least - overturned
-            if needs[v][0] <= stands | greatest and met(v, stands | (least if v in reached else greatest))
+            for v in range(node_count)
+            if v not in least | overturned
+            and needs[v][0] <= greatest
+            and met(needs[v][1], least if v in grounded else greatest)
         }:
             least |= grown
         if least == greatest:
             return greatest
         greatest = least
+
+
+def met(justifications: list[set[int]], holding: set[int]) -> bool:
+    """No justification at all, or one whose antecedents all hold."""
+    return not justifications or any(antecedents <= holding for antecedents in justifications)
+
+
+def reached(needs: list[tuple[set[int], list[set[int]]]], component: Sequence[int]) -> set[int]:
+    """Members that a premise outside reaches even when nothing is overturned (section 3, Cycles).
+
+    Outside of what?  Of the member's loop of supports, not of the strongly connected component that
+    requirements close around several loops.  The page leaves it open; only this reading keeps all it says.
+    Take a loop 0 <-> 1 that supports a loop 2 <-> 3 through 0 -> 2, and overturn 0.  All four fall: 0 was the
+    reason outside of 2 <-> 3, and they "cannot hold each other up once the reason outside is gone".  Now
+    let 2 be required by 0 as well.  That makes one component with no premise outside: were all four read
+    in X, 2 and 3 would stand again, and a requirement more would have lowered two invalidities, against
+    law 6.  A requirement gives nobody a reason, so ``reached`` must not look at requirements.  Then it
+    does not matter either what is computed at once: a graph may be cut into any blocks.
+    """
+    found: set[int] = set()
+    for name in set(component):
+        inside = {v for v in range(len(needs)) if component[v] == name}
+        outside = set(range(len(needs))) - inside
+        members: set[int] = set()
+        while grown := {v for v in inside - members if met(needs[v][1], outside | members)}:
+            members |= grown
+        found |= members
+    return found
 
 
 # --- section 3: all worlds ---------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class Cone:
     ``node[i]`` is the encoded number of local node i: 0 is the target, then what it rests on, nearest
     first, then those that only speak.  ``edge`` and ``spoken`` are positions of structure and evidence
     edges in the encoded graph; ``source`` ... ``justification`` describe the former by local number.
-    ``place[i]`` is where structure edge i stands in ``topology``; ``circular[i]`` whether it lies in a cycle.
+    ``place[i]`` is where structure edge i stands in ``topology``.
     """
 
     node: Positions
@@ -44,7 +44,6 @@ class Cone:
     justification: Positions
     topology: Topology
     place: Positions
-    circular: Mask
     spoken: Positions
     evidence: DirectEvidence
 
@@ -68,18 +67,7 @@ class Cone:
         return self.invalidity(gone=mask[: self.edge.size], unsaid=mask[self.edge.size :])
 
     def _thinned(self, gone: Mask) -> Topology:
-        if (gone & self.circular).any():
-            # The component may fall apart, and what grounds its members may change with it.
-            kept = ~gone
-            return _built(
-                self.node.size,
-                self.source[kept],
-                self.target[kept],
-                self.weight[kept],
-                self.supports[kept],
-                self.justification[kept],
-            )
-        # Elsewhere an edge of weight 0 is no edge.
+        # An edge of weight 0 is no edge, inside a cycle too.
         weight = self.topology.weight.copy()
         weight[self.place[gone]] = 0.0
         return replace(self.topology, weight=weight)
@@ -110,7 +98,6 @@ def cut(encoded: EncodedGraph, target: int) -> Cone:
         justification=justification,
         topology=topology,
         place=_places(topology, source, sink, weight, supports, justification),
-        circular=_circular(topology, source, sink),
         spoken=spoken,
         evidence=replace(
             evidence,
@@ -198,14 +185,6 @@ def _places(
     place = np.empty(order.size, dtype=np.int64)
     place[order] = np.arange(order.size)
     return place
-
-
-def _circular(topology: Topology, source: Positions, target: Positions) -> Mask:
-    component = np.full(topology.order.size, -1, dtype=np.int64)
-    for c, (start, end) in enumerate(zip(topology.component_start, topology.component_end, strict=True)):
-        component[topology.order[start:end]] = c
-    inside: Mask = (component[source] >= 0) & (component[source] == component[target])
-    return inside
 
 
 def _kept(evidence: DirectEvidence, which: Mask | Positions) -> DirectEvidence:

@@ -180,14 +180,71 @@ def sort_parallel(
             run = e
 
 
-def reached_member(
-    indptr: Array, requires_end: Array, source: Array, weight: Array, opens: Array, start: int, end: int
+def support_loop(
+    indptr: Array, requires_end: Array, source: Array, weight: Array, start: int, end: int
 ) -> Array:
-    """Which members of the component ``start:end`` a premise reaches, uint8[end - start].
+    """Which loop of supports each member of the component ``start:end`` belongs to, int32[end - start].
+
+    Loops are strongly connected components of supports of weight above 0; their numbers mean nothing, and
+    a member of none has a number of its own.  Tarjan, "Depth-first search and linear graph algorithms",
+    1972, without recursion.  O(members + edges).
+    """
+    size = end - start
+    loop = np.full(size, -1, dtype=np.int32)
+    seen, low = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
+    place = requires_end[start:end].copy()
+    trail, waiting = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+    count = held = found = 0
+    for root in range(size):
+        if seen[root] > 0:
+            continue
+        trail[0] = root
+        depth = 1
+        while depth > 0:
+            v = trail[depth - 1]
+            if seen[v] == 0:
+                count += 1
+                seen[v] = low[v] = count
+                waiting[held] = v
+                held += 1
+            if place[v] < indptr[start + v + 1]:
+                e = place[v]
+                place[v] += 1
+                u = source[e] - start
+                if weight[e] > 0 and 0 <= u < size:
+                    if seen[u] == 0:
+                        trail[depth] = u
+                        depth += 1
+                    elif loop[u] < 0:
+                        low[v] = min(low[v], seen[u])
+                continue
+            depth -= 1
+            if depth > 0:
+                low[trail[depth - 1]] = min(low[trail[depth - 1]], low[v])
+            if low[v] == seen[v]:
+                while loop[v] < 0:
+                    held -= 1
+                    loop[waiting[held]] = found
+                found += 1
+    return loop
+
+
+def reached_member(
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    loop: Array,
+    start: int,
+    end: int,
+) -> Array:
+    """Which members of the component ``start:end`` a reason outside their loop reaches, uint8[end - start].
 
     A member is reached when it has no present support, or one present justification all of whose
-    antecedents are reached; outside the component everything is, and an edge of weight 0 is not
-    present.  Requirements do not matter.  SEMANTICS section 3, Cycles.  O(members + edges).
+    antecedents are reached; what lies outside its ``loop`` (as ``support_loop`` says) is, and an edge of
+    weight 0 is not present.  Requirements do not matter.  SEMANTICS section 3, Cycles; why loops of
+    supports: ``tests/oracle.py``.  O(members + edges).
     """
     size = end - start
     reached = np.zeros(size, dtype=np.uint8)
@@ -195,6 +252,7 @@ def reached_member(
     group_of = np.empty(indptr[end] - base, dtype=np.int32)
     missing = np.zeros(indptr[end] - base, dtype=np.int32)
     owner = np.empty(indptr[end] - base, dtype=np.int32)
+    inner = np.zeros(indptr[end] - base, dtype=np.uint8)
     first = np.zeros(size + 1, dtype=np.int64)
     queue = np.empty(size, dtype=np.int32)
     filled = 0
@@ -213,9 +271,11 @@ def reached_member(
             if weight[e] > 0:
                 met = False
                 group_present = True
-                if start <= source[e] < end:
+                u = source[e] - start
+                if 0 <= u < size and loop[u] == loop[v - start]:
+                    inner[e - base] = 1
                     missing[group] += 1
-                    first[source[e] - start + 1] += 1
+                    first[u + 1] += 1
         if met or (group_present and missing[group] == 0):
             reached[v - start] = 1
         if reached[v - start]:
@@ -225,11 +285,10 @@ def reached_member(
         first[i + 1] += first[i]
     place = first[:-1].copy()
     used_by = np.empty(first[size], dtype=np.int32)
-    for v in range(start, end):
-        for e in range(requires_end[v], indptr[v + 1]):
-            if weight[e] > 0 and start <= source[e] < end:
-                used_by[place[source[e] - start]] = group_of[e - base]
-                place[source[e] - start] += 1
+    for e in range(base, indptr[end]):
+        if inner[e - base]:
+            used_by[place[source[e] - start]] = group_of[e - base]
+            place[source[e] - start] += 1
     done = 0
     while done < filled:
         u = queue[done]
@@ -244,6 +303,48 @@ def reached_member(
     return reached
 
 
+def sweep_order(indptr: Array, source: Array, weight: Array, start: int, end: int) -> tuple[Array, Array]:
+    """Order in which to compute the members of the component ``start:end`` in turn.
+
+    Returns ``(member, level)``, int32[end - start] each: positions in the component, each behind all that
+    it reads over edges of weight above 0 but for the back edges of a depth-first search; and by member the
+    longest path to it over those edges.  Without a cycle in it this is a topological order.  No
+    recursion.  O(members + edges).
+    """
+    size = end - start
+    member, level = np.empty(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
+    state = np.zeros(size, dtype=np.uint8)  # 1: on the way, 2: ordered
+    place = indptr[start:end].copy()
+    trail = np.empty(size, dtype=np.int32)
+    filled = 0
+    for root in range(size):
+        if state[root] > 0:
+            continue
+        state[root] = 1
+        trail[0] = root
+        depth = 1
+        while depth > 0:
+            v = trail[depth - 1]
+            if place[v] < indptr[start + v + 1]:
+                e = place[v]
+                u = source[e] - start
+                if weight[e] > 0 and 0 <= u < size:
+                    if state[u] == 0:
+                        state[u] = 1
+                        trail[depth] = u
+                        depth += 1
+                        continue
+                    if state[u] == 2:
+                        level[v] = max(level[v], level[u] + 1)
+                place[v] += 1
+                continue
+            depth -= 1
+            state[v] = 2
+            member[filled] = v
+            filled += 1
+    return member, level
+
+
 _LOOPS = (
     stable_order,
     topological_level,
@@ -251,7 +352,9 @@ _LOOPS = (
     place_edges,
     sort_supports,
     sort_parallel,
+    support_loop,
     reached_member,
+    sweep_order,
 )
 
 

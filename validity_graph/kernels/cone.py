@@ -34,8 +34,9 @@ from validity_graph.kernels.adjacency import (
     mark,
     open_nodes,
 )
+from validity_graph.kernels.components import settle_component
 from validity_graph.kernels.dynamic_order import edge_added, edge_removed, forget_stall, pop, push
-from validity_graph.kernels.on_numba import node_invalidity, settle_component
+from validity_graph.kernels.node import node_invalidity
 
 
 @compiled

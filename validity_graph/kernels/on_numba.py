@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validity_graph.compiled import compiled, inlined
-from validity_graph.kernels.instructions import prefetch, stand, stand_pair
-from validity_graph.kernels.on_numpy import MAX_ROUNDS, TOLERANCE
-from validity_graph.ordering import Array, reached_member
+from validity_graph.compiled import compiled
+from validity_graph.kernels.components import settle_component
+from validity_graph.kernels.instructions import prefetch
+from validity_graph.kernels.node import node_inherited, node_invalidity
+from validity_graph.ordering import Array
 from validity_graph.topology import Topology
 
 #: A level with this many in-edges is shared among threads, and its sources are prefetched.
@@ -26,154 +26,7 @@ _WIDE = 1 << 16
 _GATHER_AHEAD = np.uint32(160)
 #: Edges between asking for a stretch of the edge arrays and using it.
 _STREAM_AHEAD = np.uint32(512)
-_ONE, _TWO = np.uint32(1), np.uint32(2)
-
-Position: TypeAlias = "int | np.integer"
-
-_reached_member = compiled(reached_member)
-
-
-@inlined
-def node_inherited(
-    start: Position,
-    middle: Position,
-    end: Position,
-    source: Array,
-    weight: Array,
-    opens: Array,
-    invalidity: Array,
-) -> float:
-    """``1 - (1 - q_v) * (1 - l_v)`` of the node with requirements ``start:middle``, supports ``middle:end``.
-
-    ``source``, ``weight``, ``opens``: edge arrays as in ``Topology``; ``invalidity`` [n].
-    SEMANTICS section 3.
-    """
-    kept = 1.0
-    # Unsigned positions spare the test for negative indices; requirements go two by two.
-    e = np.uint32(start)
-    last = np.uint32(middle)
-    while e + _ONE < last:
-        kept *= stand_pair(
-            weight, e, invalidity[np.uint32(source[e])], invalidity[np.uint32(source[e + _ONE])]
-        )
-        e += _TWO
-    if e < last:
-        kept *= stand(weight, e, invalidity[np.uint32(source[e])])
-        e += _ONE
-    if middle == end:
-        return 1.0 - kept
-    lost = 1.0
-    all_absent = 1.0
-    absent = 1.0
-    stands = 1.0
-    last = np.uint32(end)
-    opened = False
-    while e < last:
-        if opened and opens[e]:
-            lost *= absent + (1.0 - stands)
-            all_absent *= absent
-            absent = 1.0
-            stands = 1.0
-        opened = True
-        absent *= 1.0 - np.float64(weight[e])
-        stands *= stand(weight, e, invalidity[np.uint32(source[e])])
-        e += _ONE
-    lost = min(max(lost * (absent + (1.0 - stands)) - all_absent * absent, 0.0), 1.0)
-    return 1.0 - kept * (1.0 - lost)
-
-
-@inlined
-def node_invalidity(
-    start: Position,
-    middle: Position,
-    end: Position,
-    source: Array,
-    weight: Array,
-    opens: Array,
-    invalidity: Array,
-    direct: float,
-) -> float:
-    """Invalidity in [0, 1] of one node with direct evidence ``direct``; the rest as ``node_inherited``."""
-    return direct + (1.0 - direct) * node_inherited(start, middle, end, source, weight, opens, invalidity)
-
-
-@compiled
-def settle_component(
-    indptr: Array,
-    requires_end: Array,
-    source: Array,
-    weight: Array,
-    opens: Array,
-    start: int,
-    end: int,
-    direct: Array,
-    invalidity: Array,
-) -> tuple[int, bool]:
-    """Write the invalidity of component ``start:end``; return ``(rounds, settled)``.
-
-    The iteration of ``on_numpy.settle_component``.  SEMANTICS section 3, Cycles.
-    """
-    size = end - start
-    base = indptr[start]
-    evidence = False
-    for v in range(start, end):
-        evidence |= direct[v] > 0
-        for e in range(indptr[v], indptr[v + 1]):
-            if source[e] < start or source[e] >= end:
-                evidence |= weight[e] * invalidity[source[e]] > 0
-    if not evidence:
-        for v in range(start, end):
-            invalidity[v] = 0
-        return 0, True
-    # Sources by local number: 0:size reads X, size:2 * size reads Y, from 2 * size on the finished values.
-    reached = _reached_member(indptr, requires_end, source, weight, opens, start, end)
-    local = np.empty(indptr[end] - base, dtype=np.int32)
-    value = np.zeros(2 * size + local.size, dtype=np.float64)
-    coupled = False
-    for v in range(start, end):
-        for e in range(indptr[v], indptr[v + 1]):
-            if source[e] < start or source[e] >= end:
-                local[e - base] = 2 * size + e - base
-                value[2 * size + e - base] = invalidity[source[e]]
-            elif e >= requires_end[v] and reached[v - start]:
-                local[e - base] = size + source[e] - start
-                coupled = True
-            else:
-                local[e - base] = source[e] - start
-    inner_weight = weight[base : indptr[end]]
-    inner_opens = opens[base : indptr[end]]
-    new = np.empty(size, dtype=np.float64)
-    rounds = 0
-    settled = False
-    while rounds < MAX_ROUNDS and not settled:
-        value[size : 2 * size] = 1.0
-        change = 1.0
-        while change > TOLERANCE and rounds < MAX_ROUNDS:
-            change = 0.0
-            for v in range(start, end):
-                new[v - start] = node_invalidity(
-                    indptr[v] - base,
-                    requires_end[v] - base,
-                    indptr[v + 1] - base,
-                    local,
-                    inner_weight,
-                    inner_opens,
-                    value,
-                    np.float64(direct[v]),
-                )
-                change = max(change, abs(new[v - start] - value[size + v - start]))
-            value[size : 2 * size] = new
-            rounds += 1
-            if not coupled:
-                change = 0.0
-        moved = 0.0
-        for i in range(size):
-            moved = max(moved, abs(value[size + i] - value[i]))
-            value[i] = value[size + i]
-        settled = moved <= TOLERANCE and change <= TOLERANCE
-    for v in range(start, end):
-        invalidity[v] = value[v - start]
-    return rounds, settled
+_ONE = np.uint32(1)
 
 
 @compiled

@@ -6,6 +6,8 @@ Arrays in, arrays out, in the internal numbering of ``Topology``.  Values are st
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ Values = NDArray[np.float64]
 
 #: A component has settled when a round moves no member by more than this.
 TOLERANCE = 1e-9
+#: It is iterated on to this, so that the order in which members are computed does not show.
+FINEST = 1e-14
 #: Most rounds one component may take.
 MAX_ROUNDS = 10_000
 #: Levels of up to this many nodes are cheaper node by node.
@@ -132,56 +136,110 @@ def settle_component(
 ) -> tuple[int, bool]:
     """Write the invalidity of component ``start:end``; return ``(rounds, settled)``.
 
-    ``nu X. mu Y``: X starts at "all stand" (0) and only loses; for each X, Y starts at "none stands"
-    (1) and only gains.  Requirements read X.  Supports read Y, or X for a member that no premise
-    reaches.  Each round computes all members from the round before.  A component that no evidence
-    enters is 0.  SEMANTICS section 3, Cycles.
+    ``nu X. mu Y``, in failures: X starts at "none fails" (0) and only grows.  First by F(X, X), F being the
+    formula with requirements read from its first and supports from its second argument: no member fails
+    later that does not fail in the end.  Then Y starts at "all fail" (1) and shrinks by F(X, Y) to what X
+    gives no grounded reason, which X takes over; until that is X.  Members that no reason outside their
+    loop of supports reaches always read X.  Each round computes the members level by level.  A component that
+    no evidence enters is 0.  SEMANTICS section 3, Cycles.
     """
     edges = slice(int(topology.indptr[start]), int(topology.indptr[end]))
     source = topology.source[edges]
     outer = (source < start) | (source >= end)
-    given = np.where(outer, invalidity[source], 0).astype(np.float64)
-    own = direct[start:end].astype(np.float64)
-    if not own.any() and not (topology.weight[edges] * given).any():
+    entering = topology.weight[edges].astype(np.float64) * np.where(outer, invalidity[source], 0)
+    if not direct[start:end].any() and not entering.any():
         invalidity[start:end] = 0
         return 0, True
-    member = np.where(outer, 0, source - start)
-    target = np.repeat(np.arange(end - start), np.diff(topology.indptr[start : end + 1]))
-    is_support = np.arange(edges.start, edges.stop) >= topology.requires_end[start:end][target]
-    reached = (
-        loops(edges.stop - edges.start)
-        .reached_member(
-            topology.indptr,
-            topology.requires_end,
-            topology.source,
-            topology.weight,
-            topology.opens,
-            start,
-            end,
-        )
-        .astype(bool)
+    part, coupled = _laid_out(topology, start, end, invalidity)
+    own = direct[start:end][part.member].astype(np.float64)
+    size, rounds = end - start, 0
+    x, y = part.value[:size], part.value[size : 2 * size]
+    while True:
+        change, rounds = _sweep(part.in_x, part.value, own, x, rounds)
+        if not coupled or change > TOLERANCE:
+            break
+        y[:] = 1.0
+        change, rounds = _sweep(part.in_xy, part.value, own, y, rounds)
+        if np.abs(y - x).max() <= TOLERANCE:
+            break
+        x[:] = y
+        if change > TOLERANCE:
+            break
+    invalidity[start + part.member] = x
+    return rounds, bool(change <= TOLERANCE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Component:
+    """One component as a topology of its own, members numbered in the order of a sweep.
+
+    ``member[i]`` is the place of member i in the component.  ``value``: X of its members, then Y, then what
+    enters over each edge from outside.  The sources are places in ``value``: in ``in_x`` every member is
+    read in X, in ``in_xy`` supports of reached members are read in Y.
+    """
+
+    in_x: Topology
+    in_xy: Topology
+    member: NDArray[np.int32]
+    value: Values
+
+
+def _laid_out(
+    topology: Topology, start: int, end: int, invalidity: NDArray[np.floating]
+) -> tuple[_Component, bool]:
+    """Return component ``start:end``, and whether some support is read in Y."""
+    size = end - start
+    run = loops(size + int(topology.indptr[end] - topology.indptr[start]))
+    indptr, requires_end, weight = topology.indptr, topology.requires_end, topology.weight
+    loop = run.support_loop(indptr, requires_end, topology.source, weight, start, end)
+    reached = run.reached_member(
+        indptr, requires_end, topology.source, weight, topology.opens, loop, start, end
     )
-    reads_inner = ~outer & is_support & reached[target]
-    reads_outer = ~outer & ~reads_inner
-    failed = np.zeros(end - start)
-    rounds = 0
-    while rounds < MAX_ROUNDS:
-        given[reads_outer] = failed[member[reads_outer]]
-        now = np.ones(end - start)
-        change = 1.0
-        while change > TOLERANCE and rounds < MAX_ROUNDS:
-            given[reads_inner] = now[member[reads_inner]]
-            new = combine(own, inherited_range(topology, start, end, given))
-            change = float(np.abs(new - now).max()) if reads_inner.any() else 0.0
-            now = new
-            rounds += 1
-        moved = float(np.abs(now - failed).max())
-        failed = now
-        if moved <= TOLERANCE and change <= TOLERANCE:
-            invalidity[start:end] = failed
-            return rounds, True
-    invalidity[start:end] = failed
-    return rounds, False
+    _, level = run.sweep_order(indptr, topology.source, weight, start, end)
+    member = np.argsort(level, kind="stable").astype(np.int32)
+    place = np.empty(size, dtype=np.int64)
+    place[member] = np.arange(size)
+    count = np.diff(indptr[start : end + 1])[member]
+    rows = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
+    edge = np.arange(rows[-1]) + np.repeat(indptr[start + member] - rows[:-1], count)
+    target = np.repeat(member, count)
+    source = topology.source[edge]
+    inner = (source >= start) & (source < end)
+    reads_x = np.where(inner, place[np.where(inner, source - start, 0)], 2 * size + np.arange(edge.size))
+    in_y = inner & (edge >= requires_end[start + target]) & (reached[target] > 0)
+    local = replace(
+        topology,
+        indptr=rows,
+        source=reads_x.astype(np.int32),
+        weight=weight[edge],
+        requires_end=rows[:-1] + requires_end[start + member] - indptr[start + member],
+        opens=topology.opens[edge],
+        level_indptr=np.concatenate(([0], np.cumsum(np.bincount(level)))).astype(np.int32),
+    )
+    value = np.concatenate((np.zeros(2 * size), invalidity[source].astype(np.float64)))
+    in_xy = replace(local, source=local.source + np.where(in_y, size, 0))
+    return _Component(local, in_xy, member, value), bool((in_y & (weight[edge] > 0)).any())
+
+
+def _sweep(topology: Topology, value: Values, own: Values, out: Values, rounds: int) -> tuple[float, int]:
+    """Compute all members into ``out`` again and again until a sweep moves none.
+
+    The sources of ``topology`` are places in ``value``, of which ``out`` is a part; ``rounds`` were taken
+    before.  Returns what the last sweep moved, and the rounds taken then.
+    """
+    change = 1.0
+    while change > FINEST and rounds < MAX_ROUNDS:
+        before = out.copy()
+        for first, last in pairwise(topology.level_indptr.tolist()):
+            if last - first > _NARROW:
+                given = value[topology.source[topology.indptr[first] : topology.indptr[last]]]
+                out[first:last] = combine(own[first:last], inherited_range(topology, first, last, given))
+                continue
+            for v in range(first, last):
+                out[v] = combine(float(own[v]), node_inherited(topology, v, value))
+        change = float(np.abs(out - before).max())
+        rounds += 1
+    return change, rounds
 
 
 def inherited(topology: Topology, invalidity: NDArray[np.floating]) -> Values:

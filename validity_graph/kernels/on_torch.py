@@ -27,7 +27,7 @@ try:
 except ImportError as error:
     raise MissingExtraError('kernel "torch"', needs="torch", extra="torch") from error
 
-from validity_graph.kernels.on_numpy import MAX_ROUNDS, TOLERANCE
+from validity_graph.kernels.on_numpy import FINEST, MAX_ROUNDS, TOLERANCE
 from validity_graph.kernels.torch_factors import Weights, combine, factors
 from validity_graph.kernels.torch_plan import Block, Cycle, Plan
 from validity_graph.kernels.torch_pull import pull
@@ -156,16 +156,22 @@ class _Propagation(torch.autograd.Function):
 
 
 def _reached(plan: Plan, weight: Tensor) -> dict[int, Tensor]:
-    """Per level with cycles, bool ``(k,)``: the members that a premise outside reaches over present edges."""
+    """Per level with cycles, bool ``(k,)``: the members that a reason outside their loop of supports reaches.
+
+    Over edges that ``weight`` gives a weight: which these are need not be known when a plan is made.
+    """
     if not plan.cycle:
         return {}
     topology = plan.topology
     size = np.abs(weight.detach().cpu().numpy())  # Weights below 0 occur where the formula is probed.
-    member = loops(plan.node_count + plan.edge_count).reached_member
+    run = loops(plan.node_count + plan.edge_count)
+    structure = topology.indptr, topology.requires_end, topology.source, size
     found = {}
     for level, cycle in plan.cycle.items():
         parts = [
-            member(topology.indptr, topology.requires_end, topology.source, size, topology.opens, start, end)
+            run.reached_member(
+                *structure, topology.opens, run.support_loop(*structure, start, end), start, end
+            )
             for start, end in cycle.ranges
         ]
         found[level] = torch.as_tensor(np.concatenate(parts) > 0, device=plan.device)
@@ -190,10 +196,9 @@ def _settle_cycle(
 ) -> tuple[Tensor, int, bool]:
     """Return ``(values (k, B) float64, rounds, settled)`` of a level's components.
 
-    Outer iteration X upwards from 0, inner iteration Y downwards from 1; requirements and the supports
-    of members that no premise reaches read X, the other supports read Y.  Each (component, evidence
-    vector) goes its own way through both and stops on its own, so that the result does not depend on what
-    it is batched with.  SEMANTICS section 3, Cycles.
+    The iteration of ``on_numpy.settle_component``, all members at once in each round: X upwards from 0, then
+    Y downwards from 1.  Each (component, evidence vector) goes its own way through both and stops on its
+    own, so that the result does not depend on what it is batched with.  SEMANTICS section 3, Cycles.
     """
     block = cycle.block
     weights = all_weights.part(block).double()
@@ -202,25 +207,29 @@ def _settle_cycle(
     outer_support = state[block.support.source].double()
     moving = _live(cycle, weights, (outer_requirement, outer_support), given)
     live = moving.to(given.dtype)
-    reads_y = cycle.inner_support & reached[block.support_target]
-    single = ~_any_of_component(cycle, block.support_target[reads_y])
-    x, y, inner_done, rounds = torch.zeros_like(given), live, moving, 0
+    reads_y = (cycle.inner_support & reached[block.support_target])[:, None]
+    single = ~_any_of_component(cycle, block.support_target[reads_y[:, 0]])
+    x, y, rounds = torch.zeros_like(given), live, 0
+    moved, shrinks = torch.ones_like(given), torch.zeros_like(moving)
     while rounds < MAX_ROUNDS and bool(moving.any()):
         requirement_value = torch.where(
             cycle.inner_requirement[:, None], x[cycle.local_requirement], outer_requirement
         )
         support_value = torch.where(cycle.inner_support[:, None], x[cycle.local_support], outer_support)
-        support_value = torch.where(reads_y[:, None], y[cycle.local_support], support_value)
+        in_y = reads_y & shrinks[block.support_target]
+        support_value = torch.where(in_y, y[cycle.local_support], support_value)
         following = live * _following(block, weights, given, requirement_value, support_value)
-        inner_done = moving & ((_largest(cycle, (following - y).abs()) <= TOLERANCE) | single)
-        y = torch.where(moving, following, y)
-        done = inner_done & (_largest(cycle, (y - x).abs()) <= TOLERANCE)
-        x = torch.where(inner_done, y, x)
-        y = torch.where(inner_done, live, y)
-        moving = moving & ~done
+        moved = _largest(cycle, (following - torch.where(shrinks, y, x)).abs())
+        x = torch.where(moving & ~shrinks, following, x)
+        y = torch.where(moving & shrinks, following, y)
+        grown, shrunk = moving & (moved <= FINEST) & ~shrinks, moving & (moved <= FINEST) & shrinks
+        higher = shrunk & (_largest(cycle, (y - x).abs()) > TOLERANCE)
+        x, y = torch.where(higher, y, x), torch.where(grown, live, y)
+        shrinks = (shrinks & ~shrunk) | (grown & ~single)
+        moving = moving & ~(grown & single) & ~(shrunk & ~higher)
         rounds += 1
-    # What is cut off inside the inner iteration answers with its last Y, as the other kernels do.
-    return torch.where(moving & ~inner_done, y, x), rounds, not bool(moving.any())
+    unsettled = moving & (moved > TOLERANCE)
+    return torch.where(moving & shrinks, y, x), rounds, not bool(unsettled.any())
 
 
 def _following(

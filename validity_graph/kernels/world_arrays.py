@@ -22,7 +22,8 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 class Structure(NamedTuple):
     """The arrays of a ``Topology`` that worlds need, plus what can fail and edges inside components.
 
-    ``can_fail[v]`` is 0 where no evidence can reach v.  ``dependent[dependent_indptr[v]:...]`` are the
+    ``can_fail[v]`` is 0 where no evidence can reach v.  ``loop[v]`` numbers the loops of supports (equal
+    numbers in one component are one loop).  ``dependent[dependent_indptr[v]:...]`` are the
     members of v's component that depend on v; both are empty where there is no component.
     """
 
@@ -36,6 +37,7 @@ class Structure(NamedTuple):
     dependent_indptr: NDArray[np.int32]
     dependent: NDArray[np.int32]
     can_fail: NDArray[np.uint8]
+    loop: NDArray[np.int32]
 
 
 class Testimony(NamedTuple):

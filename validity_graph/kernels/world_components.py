@@ -1,7 +1,8 @@
 """Cycles in the possible worlds: the standing set of one strongly connected component, 64 worlds a word.
 
-``nu X. mu Y. {v : not overturned, requirements in X, supports empty or met in Y}``; members that no premise
-reaches even when nothing is overturned are grounded in X instead of Y, world by world.  A queue holds the
+``nu X. mu Y. {v : not overturned, requirements in X, supports empty or met in Y}``; members that no reason
+outside their loop of supports reaches even when nothing is overturned are grounded in X instead of Y, world
+by world.  A queue holds the
 members whose causes have changed.  Knows arrays only.  SEMANTICS section 3, Cycles.
 """
 
@@ -28,8 +29,8 @@ def _unsupported(
 ) -> None:
     """Set ``out`` to the worlds in which v has present justifications and each has a bad antecedent.
 
-    Antecedents inside the component ``a:b`` are bad where ``bad`` says so, those outside where they have
-    failed and ``heed`` is all ones.
+    With ``heed`` all ones, antecedents inside the component ``a:b`` are bad where ``bad`` says so, and those
+    outside where they have failed.  With ``heed`` 0 only those in v's own loop can be bad.
     """
     some, absent, broken = work.lanes[3], work.lanes[4], work.lanes[5]
     base = structure.indptr[a]
@@ -44,9 +45,10 @@ def _unsupported(
                 broken[k] = NONE
         u = structure.source[e]
         present = work.presence[e - base]
+        inside = a <= u < b and (heed != NONE or structure.loop[u] == structure.loop[v])
         for k in range(WORDS):
             absent[k] &= ~present[k]
-            cause = bad[u - a, k] if a <= u < b else failed[u, k] & heed
+            cause = bad[u - a, k] if inside else failed[u, k] & heed
             broken[k] |= present[k] & cause
         if e + 1 == end or structure.opens[e + 1]:
             for k in range(WORDS):
@@ -81,7 +83,8 @@ def _enqueue_dependents(v: int, a: int, waiting: int, head: int, structure: Stru
 def _shrink_bad(a: int, b: int, structure: Structure, failed: Words, heed: np.uint64, work: Scratch) -> None:
     """Greatest ``bad`` with bad = failed or (unsupported by what is not bad): members without a reason.
 
-    With ``heed`` 0 nothing counts as failed: what stays bad is what no premise reaches.  With ``heed`` all
+    With ``heed`` 0 nothing counts as failed: what stays bad is what no reason outside its
+    loop reaches.  With ``heed`` all
     ones only reached members (``work.reached``) need a reason.
     """
     out = work.lanes[2]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from validity_graph.kernels.world_arrays import Enumeration, Structure, Testimony
-from validity_graph.kernels.world_loops import ancestors, mark_failing
+from validity_graph.kernels.world_loops import ancestors, mark_failing, mark_loops
 from validity_graph.topology import Topology
 
 
@@ -68,6 +68,8 @@ def structure_of(graph: Topology | Cone, testimony: Testimony) -> Structure:
     start, end = graph.component_start, graph.component_end
     can_fail = np.zeros(graph.requires_end.size, dtype=np.uint8)
     mark_failing(graph.indptr, graph.source, graph.weight, start, end, testimony.event_indptr, can_fail)
+    loop = np.zeros(graph.requires_end.size, dtype=np.int32)
+    mark_loops(graph.indptr, graph.requires_end, graph.source, graph.weight, start, end, loop)
     dependent_indptr, dependent = _dependents(graph)
     return Structure(
         indptr=graph.indptr,
@@ -80,6 +82,7 @@ def structure_of(graph: Topology | Cone, testimony: Testimony) -> Structure:
         dependent_indptr=_frozen(dependent_indptr, np.int32),
         dependent=_frozen(dependent, np.int32),
         can_fail=_frozen(can_fail, np.uint8),
+        loop=_frozen(loop, np.int32),
     )
 
 

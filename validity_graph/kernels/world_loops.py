@@ -23,6 +23,9 @@ from validity_graph.kernels.world_arrays import (
 )
 from validity_graph.kernels.world_coins import draw
 from validity_graph.kernels.world_components import settle
+from validity_graph.ordering import support_loop
+
+_support_loop = compiled(support_loop)
 
 
 @compiled
@@ -223,6 +226,22 @@ def mark_failing(
         for u in range(v, stop):
             can_fail[u] = 1 if hit else 0
         v = stop
+
+
+@compiled
+def mark_loops(
+    indptr: NDArray[np.int32],
+    requires_end: NDArray[np.int32],
+    source: NDArray[np.int32],
+    weight: NDArray[np.floating],
+    component_start: NDArray[np.int32],
+    component_end: NDArray[np.int32],
+    loop: NDArray[np.int32],
+) -> None:
+    """Set ``loop`` of the members of every component, as ``ordering.support_loop`` numbers them."""
+    for c in range(component_start.size):
+        start, end = component_start[c], component_end[c]
+        loop[start:end] = _support_loop(indptr, requires_end, source, weight, start, end)
 
 
 @compiled
