@@ -2,13 +2,12 @@
 
 ``python -m synthetic.audit --data DIR [--pairs FILE ...] [--seeds 7 11] [--count 20000]``
 
-Training texts: the generator's output for the given seeds and both splits, the given pair files, and the
-real pairs under ``DIR/training`` and ``DIR/defeasible_nli``; the direction challenge is checked on both
-sides. Evaluation texts: every string under
-``DIR/{memora,mquake,factconsolidation,proofwriter,entailment_bank,locomo}`` and ``DIR/../cases``. Two
-checks: equal sentences after normalisation, and shared runs of eight words; phrases of
-``common_phrases.txt`` are allowed (a person's everyday sentence may occur anywhere).  Prints a table and
-exits 1 on a finding.
+Training texts: what both generators make for the given seeds and both splits, the free-form pairs, the
+training worlds of the chains, the EntailmentBank trees that train the support scorer, the given pair files,
+and the real pairs under ``DIR/training`` and ``DIR/defeasible_nli``.  Evaluation texts: every string under
+``DIR/{memora,mquake,factconsolidation,proofwriter,locomo}`` and ``DIR/../cases``, EntailmentBank's dev trees,
+the test worlds of the chains, and the direction challenge.  ``overlap`` says what counts as shared.  Prints a
+table and exits 1 on a finding.
 """
 
 from __future__ import annotations
@@ -16,55 +15,18 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
 import sys
-import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from synthetic import chains, conversations, train_supports, written_pairs
+from synthetic.overlap import Index, common_phrases, strings
 from synthetic.pairs import generate
 
-EVALUATION = ("memora", "mquake", "factconsolidation", "proofwriter", "entailment_bank", "locomo")
+EVALUATION = ("memora", "mquake", "factconsolidation", "proofwriter", "locomo")
 TRAINING = ("training", "defeasible_nli")
-RUN = 8
-SHORTEST_SENTENCE = 5
-COMMON_PATH = Path(__file__).with_name("common_phrases.txt")
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Normalised words of ``text``: NFKC, lower case, no punctuation; a CJK character is a word."""
-    return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).lower()))
-
-
-def sentences(text: str) -> list[tuple[str, ...]]:
-    """Normalised sentences of ``text`` of at least ``SHORTEST_SENTENCE`` words, and the whole text."""
-    found = {words(text), *(words(part) for part in _SENTENCE_END.split(text))}
-    return [sentence for sentence in found if len(sentence) >= SHORTEST_SENTENCE]
-
-
-def runs(sentence: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Every run of ``RUN`` consecutive words; twice as long where it starts with a CJK character."""
-    for start in range(len(sentence) - RUN + 1):
-        length = RUN * 2 if sentence[start] >= "\u3040" else RUN
-        if start + length <= len(sentence):
-            yield sentence[start : start + length]
-
-
-def strings(value: object) -> Iterator[str]:
-    """Every string in a JSON value that holds more than one word."""
-    if isinstance(value, str):
-        if " " in value or not value.isascii():
-            yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from strings(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from strings(part)
 
 
 def read(path: Path) -> Iterator[object]:
@@ -92,49 +54,6 @@ def texts_under(folder: Path) -> Iterator[str]:
                 yield from strings(value)
 
 
-def common_phrases(path: Path = COMMON_PATH) -> frozenset[tuple[str, ...]]:
-    """Return the allowed phrases, normalised."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return frozenset(words(line) for line in lines if line.strip() and not line.startswith("#"))
-
-
-@dataclass
-class Index:
-    """Sentences and runs of the training texts, with the names of the sets that they come from."""
-
-    allowed: frozenset[tuple[str, ...]]
-    sentence: dict[tuple[str, ...], set[str]] = field(default_factory=lambda: defaultdict(set))
-    run: dict[tuple[str, ...], set[str]] = field(default_factory=lambda: defaultdict(set))
-
-    def add(self, name: str, texts: Iterable[str]) -> int:
-        """Take the texts of one training set in; returns how many there were."""
-        count = 0
-        for text in texts:
-            count += 1
-            for sentence in sentences(text):
-                self.sentence[sentence].add(name)
-            for run in runs(words(text)):
-                self.run[run].add(name)
-        return count
-
-    def is_allowed(self, phrase: tuple[str, ...]) -> bool:
-        """Return True when ``phrase`` is an allowed phrase or lies within one."""
-        joined = f" {' '.join(phrase)} "
-        return any(joined in f" {' '.join(allowed)} " for allowed in self.allowed)
-
-    def findings(self, texts: Iterable[str]) -> dict[str, Counter[tuple[str, ...]]]:
-        """Per training set, the phrases that ``texts`` share with it."""
-        found: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
-        for text in texts:
-            shared = [(s, self.sentence[s]) for s in sentences(text) if s in self.sentence]
-            shared += [(r, self.run[r]) for r in runs(words(text)) if r in self.run]
-            for phrase, names in shared:
-                if not self.is_allowed(phrase):
-                    for name in names:
-                        found[name][phrase] += 1
-        return found
-
-
 def generated_texts(seeds: Iterable[int], count: int) -> Iterator[str]:
     """Both sides of the generator's pairs, for every seed and both splits."""
     for seed in seeds:
@@ -142,6 +61,18 @@ def generated_texts(seeds: Iterable[int], count: int) -> Iterator[str]:
             for pair in generate(seed, count, split=split):  # type: ignore[arg-type]
                 yield pair.source
                 yield pair.target
+
+
+def row_texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Both sides of training pairs."""
+    for row in rows:
+        yield from (str(row[key]) for key in ("source", "target") if key in row)
+
+
+def tree_texts(data: Path, *, train: bool) -> Iterator[str]:
+    """Yield the texts of the EntailmentBank trees that train the support scorer, or of the dev trees."""
+    for tree in train_supports.train_trees(data) if train else train_supports.dev_trees(data):
+        yield from strings(tree)
 
 
 def direction_texts() -> Iterator[str]:
@@ -153,25 +84,21 @@ def direction_texts() -> Iterator[str]:
         yield pair.target
 
 
-def pair_texts(path: Path) -> Iterator[str]:
-    """Source and target of a file of training pairs."""
-    for row in read(path):
-        if isinstance(row, dict):
-            yield from (str(row[key]) for key in ("source", "target") if key in row)
-
-
 def build(
     data: Path, pairs: Iterable[Path], seeds: Iterable[int], count: int
 ) -> tuple[Index, dict[str, int]]:
     """Index of all training texts, and the number of texts by set."""
     index = Index(common_phrases())
-    sizes = {"generator": index.add("generator", generated_texts(seeds, count))}
-    for path in pairs:
-        sizes[path.name] = index.add(path.name, pair_texts(path))
-    for name in TRAINING:
-        if (data / name).is_dir():
-            sizes[name] = index.add(name, texts_under(data / name))
-    return index, sizes
+    texts: dict[str, Iterable[str]] = {
+        "generator": generated_texts(seeds, count),
+        "conversations": (text for seed in seeds for text in row_texts(conversations.generate(seed, count))),
+        "written": row_texts(written_pairs.pairs()),
+        "chains (train)": chains.texts("train"),
+        "EntailmentBank (train)": tree_texts(data, train=True),
+    }
+    texts |= {path.name: row_texts(row for row in read(path) if isinstance(row, dict)) for path in pairs}
+    texts |= {name: texts_under(data / name) for name in TRAINING if (data / name).is_dir()}
+    return index, {name: index.add(name, found) for name, found in texts.items()}
 
 
 def main() -> int:
@@ -194,7 +121,11 @@ def main() -> int:
         return 2
     index, sizes = build(arguments.data, arguments.pairs, arguments.seeds, arguments.count)
     evaluation: dict[str, Iterable[str]] = {name: texts_under(folder) for name, folder in folders.items()}
-    evaluation["directions"] = direction_texts()
+    evaluation |= {
+        train_supports.TREES: tree_texts(arguments.data, train=False),
+        "chains (test)": chains.texts("test"),
+        "directions": direction_texts(),
+    }
     rows, examples = [], []
     for name, texts in evaluation.items():
         found = index.findings(texts)

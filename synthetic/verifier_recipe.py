@@ -1,30 +1,30 @@
-"""The recipe of the shipped verifier: its base, its mixture of pairs, its validation pairs.
+"""The recipe of the shipped verifier: its bases, its mixture of pairs, its validation pairs.
 
-``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes ``FOLDER/base`` (the base checkpoint
-with more characters), ``FOLDER/pairs.jsonl`` (generated, free-form, unrelated and real pairs) and
-``FOLDER/validation.jsonl``; then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS``
-trains. ``DIR`` holds the real sets as ``*.jsonl.gz``.  Real inference sets assume one scene at one time,
-so they train heads of their own; those whose pairs differ in one fact also train the overturn head, at a
-lower weight.
+``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes ``FOLDER/base`` (the base checkpoint with
+more characters), ``FOLDER/pairs.jsonl`` (generated, conversational, free-form, unrelated and real pairs) and
+``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean for the second head; then
+``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains.  ``DIR`` holds the real sets
+as ``*.jsonl.gz``.  Real inference sets assume one scene at one time, so they train heads of their own; those
+whose pairs differ in one fact also train the overturn head, at a lower weight.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from synthetic import conversations, written_pairs
 from synthetic import pairs as generator
 
 Row = dict[str, Any]
-WRITTEN = Path(__file__).with_name("written_pairs.txt")
-KINDS = {"+": "supersedes", "!": "retracts", "=": "confirms", "-": "none"}
 FUNCTION_WORDS = frozenset("the a i is are to of in my and on at for it was has have with".split())
 
 
@@ -57,6 +57,20 @@ REAL = (
 )
 UPDATES, UPDATES_CAP = "sgd_updates", 18_000
 REAL_WEIGHT = 0.7
+#: Share of the free-form pairs' sides that training sees among idle talk, and of blocks that validate.
+DRESSED = 0.15
+WRITTEN_HELD_OUT = 0.05
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Pairs of each kind in a mixture; free-form pairs are all there, ``repeats`` times."""
+
+    generated: int = 40_000
+    conversations: int = 16_000
+    unrelated: int = 12_000
+    real: int = 40_000
+    repeats: int = 2
 
 
 def read_real(folder: Path, file: str) -> list[Row]:
@@ -107,60 +121,6 @@ def inference_pair(row: Row, use: RealSet) -> Row:
     if use.overturns:
         found |= {"overturn": int(label == "overturn"), "weight": REAL_WEIGHT}
     return found
-
-
-def written_pairs(path: Path = WRITTEN) -> Iterator[Row]:
-    """Yield the free-form pairs; the format stands at the head of the file.
-
-    Every source meets every statement of its block: T with the label of its mark, D always without effect.
-    """
-    for number, block in enumerate(blocks(path.read_text(encoding="utf-8").splitlines())):
-        statements = [text for mark, text in block if mark == "T"]
-        asides = [text for mark, text in block if mark == "D"]
-        sources = [(KINDS[mark], text) for mark, text in block if mark in KINDS]
-        group = f"written{number}"
-        for target in statements:
-            yield from (labelled(text, target, kind, group=group) for kind, text in sources)
-            yield from (
-                labelled(text, target, "confirms", group=group) for text in statements if text != target
-            )
-            yield from (labelled(text, target, "none", group=group) for text in asides)
-        for target in asides:
-            yield from (labelled(text, target, "none", group=group) for _, text in sources)
-            yield from (labelled(text, target, "none", group=group) for text in statements)
-
-
-def labelled(source: str, target: str, kind: str, *, group: str) -> Row:
-    """One free-form pair; whether a source without effect is an event is left unknown."""
-    over = kind in ("supersedes", "retracts")
-    return {
-        "source": source, "target": target, "overturn": int(over), "operation": kind,
-        "same_proposition": None if kind == "none" else 1, "event": 1 if over else None,
-        "stratum": f"written_{kind}", "group": group, "lang": "", "domain": "",
-    }  # fmt: skip
-
-
-def blocks(lines: Iterable[str]) -> Iterator[list[tuple[str, str]]]:
-    """Group marked lines into blocks at blank lines; comments are left out.
-
-    Raises ``ValueError`` with the line for a mark that the format does not know.
-    """
-    block: list[tuple[str, str]] = []
-    for line in lines:
-        text = line.strip()
-        if text.startswith("#"):
-            continue
-        if not text:
-            if block:
-                yield block
-            block = []
-            continue
-        mark, rest = text[0], text[1:].removeprefix(":").strip()
-        if mark not in {"T", "D", *KINDS} or not rest:
-            raise ValueError(f"written pairs: {line!r} starts with none of T: D: + ! = -")
-        block.append((mark, rest))
-    if block:
-        yield block
 
 
 def unrelated_pairs(pool: Sequence[Row], count: int, rng: random.Random) -> Iterator[Row]:
@@ -245,15 +205,38 @@ def _decoded(high: int, low: int, codec: str) -> str:
     return bytes([high, low]).decode(codec, errors="ignore")
 
 
-def mixture(folder: Path, *, seed: int, generated: int, unrelated: int, repeats: int) -> list[Row]:
-    """All training pairs, shuffled; free-form pairs count ``repeats`` times."""
+def dressed(rows: Iterable[Row], rng: random.Random, *, share: float) -> Iterator[Row]:
+    """Rows of which a ``share`` of the sides stand among idle talk; English and unmarked Latin text only."""
+    for row in rows:
+        sides = {
+            side: conversations.dress(row[side], rng)
+            for side in ("source", "target")
+            if row["lang"] in ("", "en") and rng.random() < share
+        }
+        yield row | sides
+
+
+def split_written() -> tuple[list[Row], list[Row]]:
+    """Free-form pairs to train on and to validate on; a block is never parted."""
+    learned, held = [], []
+    for row in written_pairs.pairs():
+        digest = hashlib.blake2b(row["group"].encode(), digest_size=8).digest()
+        (held if int.from_bytes(digest, "big") / 2**64 < WRITTEN_HELD_OUT else learned).append(row)
+    return learned, held
+
+
+def mixture(folder: Path, *, seed: int, shares: Shares) -> list[Row]:
+    """All training pairs, shuffled; the sizes of its parts stand in ``shares``."""
     rng = random.Random(seed)
-    own = generated_pairs(seed, generated, split="train")
+    own = generated_pairs(seed, shares.generated, split="train")
+    learned, _ = split_written()
+    real = list(real_pairs(folder, rng))
     rows = [
         *own,
-        *unrelated_pairs(own, unrelated, rng),
-        *real_pairs(folder, rng),
-        *list(written_pairs()) * repeats,
+        *unrelated_pairs(own, shares.unrelated, rng),
+        *rng.sample(real, min(len(real), shares.real)),
+        *conversations.generate(seed, shares.conversations),
+        *(row for _ in range(shares.repeats) for row in dressed(learned, rng, share=DRESSED)),
     ]
     rng.shuffle(rows)
     return rows
@@ -276,9 +259,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the real sets, *.jsonl.gz")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=303)
-    parser.add_argument("--generated", type=int, default=90_000)
-    parser.add_argument("--unrelated", type=int, default=15_000)
-    parser.add_argument("--repeats", type=int, default=4)
+    for field in fields(Shares):
+        parser.add_argument(f"--{field.name}", type=int, default=field.default)
     given = parser.parse_args()
     (given.output / "base").mkdir(parents=True, exist_ok=True)
     asian = [
@@ -288,15 +270,22 @@ def main() -> None:
         for k in ("source", "target")
     ]
     extend_characters(base_folder(), given.output / "base", texts=asian)
-    rows = mixture(
-        given.data,
-        seed=given.seed,
-        generated=given.generated,
-        unrelated=given.unrelated,
-        repeats=given.repeats,
-    )
+    shares = Shares(**{field.name: getattr(given, field.name) for field in fields(Shares)})
+    rows = mixture(given.data, seed=given.seed, shares=shares)
+    _, held = split_written()
+    checked = [*generated_pairs(5, 2_000, split="validation"), *held]
     write(given.output / "pairs.jsonl", rows)
-    write(given.output / "validation.jsonl", generated_pairs(5, 2_000, split="validation"))
+    write(given.output / "validation.jsonl", checked)
+    # The second head's vocabulary knows no Chinese, Japanese or Korean.
+    for name, part in (("pairs", rows), ("validation", checked)):
+        write(given.output / f"{name}_latin.jsonl", (row for row in part if is_latin(row)))
+
+
+def is_latin(row: Row) -> bool:
+    """Whether neither side of a pair holds an ideograph, kana or hangul."""
+    return not any(
+        "\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7af" for c in row["source"] + row["target"]
+    )
 
 
 if __name__ == "__main__":

@@ -14,16 +14,8 @@ import pytest
 
 from benchmarks.direction_pairs import direction_pairs
 from benchmarks.directions import accuracy, baseline_gate
-from synthetic.audit import (
-    EVALUATION,
-    Index,
-    direction_texts,
-    generated_texts,
-    runs,
-    sentences,
-    texts_under,
-    words,
-)
+from synthetic.audit import EVALUATION, direction_texts, generated_texts, texts_under
+from synthetic.overlap import Index, runs, sentences, words
 
 
 def test_words_ignore_case_punctuation_and_width() -> None:
