@@ -31,6 +31,7 @@ from validity_graph.kernels.on_numpy import FINEST, MAX_ROUNDS, TOLERANCE
 from validity_graph.kernels.torch_factors import Weights, combine, factors
 from validity_graph.kernels.torch_plan import Block, Cycle, Plan
 from validity_graph.kernels.torch_pull import pull
+from validity_graph.kernels.torch_runs import Run
 from validity_graph.ordering import loops
 from validity_graph.topology import Topology
 
@@ -128,7 +129,10 @@ class _Propagation(torch.autograd.Function):
         weights = Weights.of(plan, weight)
         reached = _reached(plan, weight)
         state = direct.clone()
-        for level in range(len(plan.level) - 1):
+        for level in plan.steps:
+            if isinstance(level, Run):
+                level.forward(direct, weight, state)
+                continue
             block = plan.block(level)
             if block.requirement.source.numel() + block.support.source.numel() == 0:
                 continue

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from validity_graph.kernels.torch_runs import Run, runs_of
 from validity_graph.kernels.torch_segments import Segments
 from validity_graph.topology import Topology
 
@@ -81,7 +82,8 @@ class Plan:
 
     ``requirement`` and ``support`` hold all in-edges of that role by target; ``requirement_edge`` and
     ``support_edge`` are their positions in ``topology.weight``; ``justification`` cuts all
-    justifications by node; ``cycle`` maps a level to its ``Cycle``.
+    justifications by node; ``cycle`` maps a level to its ``Cycle``; ``steps`` are the levels in order, narrow
+    ones taken together.
     """
 
     def __init__(self, topology: Topology, *, device: torch.device | str = "cpu") -> None:
@@ -109,6 +111,7 @@ class Plan:
         self._justification_bounds = _bounds(self._group_by_node, topology.level_indptr)
         self._support_bounds = _bounds(self._by_group, self._group_by_node[topology.level_indptr])
         self.cycle = self._cycles()
+        self.steps = self._steps()
         # Shared by all levels without supports: cutting empty pieces costs as much as cutting full ones.
         nothing = np.zeros(0, dtype=np.int64)
         self._no_support = Fan(self._index(nothing), slice(0, 0), self._segments(np.zeros(1, dtype=np.int64)))
@@ -131,6 +134,16 @@ class Plan:
             ),
             group=group,
         )
+
+    def _steps(self) -> list[int | Run]:
+        """Levels and runs of levels in the order in which they are computed."""
+        runs = runs_of(self.topology, device=self.device, cyclic=self.cycle, index=self._index)
+        steps: list[int | Run] = []
+        level = 0
+        for run in runs:
+            steps += [*range(level, run.first_level), run]
+            level = run.last_level
+        return [*steps, *range(level, len(self.level) - 1)]
 
     def _cycles(self) -> dict[int, Cycle]:
         start, end = self.topology.component_start, self.topology.component_end

@@ -17,6 +17,7 @@ from torch import Tensor
 from validity_graph.kernels.on_numpy import MAX_ROUNDS
 from validity_graph.kernels.torch_factors import Slopes, Weights, factors, slopes
 from validity_graph.kernels.torch_plan import Block, Cycle, Plan
+from validity_graph.kernels.torch_runs import Run
 from validity_graph.kernels.torch_segments import exclusive_product
 
 #: The gradient inside a cycle has settled when a round moves it by no more than this, relatively.
@@ -41,13 +42,17 @@ def pull(
     """
     weights = Weights.of(plan, weight)
     gradients = _Gradients(gradient.clone(), torch.zeros_like(direct), weights.zeros_like())
-    for level in reversed(range(len(plan.level) - 1)):
+    by_weight = torch.zeros_like(weight)
+    for level in reversed(plan.steps):
+        if isinstance(level, Run):
+            level.backward(direct, weight, state, gradients.invalidity, gradients.direct, by_weight)
+            continue
         if level in plan.cycle:
             _pull_cycle(plan.cycle[level], weights, direct, state, gradients)
         block = plan.block(level)
         slope = _slopes_at(block, weights, direct, state)
         _pull_block(block, slope, gradients.invalidity[block.node], weights, state, gradients)
-    return gradients.direct, _by_weight(plan, weights, gradients.weight, torch.zeros_like(weight))
+    return gradients.direct, by_weight + _by_weight(plan, weights, gradients.weight, torch.zeros_like(weight))
 
 
 def _slopes_at(block: Block, weights: Weights, direct: Tensor, state: Tensor) -> Slopes:
