@@ -1,9 +1,10 @@
 """How many pairs a second the packaged verifier scores, beside a DeBERTa-v3-base of the paper's shape.
 
-Same pairs, same machine, same run.  The packaged head is int8 in onnxruntime; DeBERTa-v3-base is
-random-initialised (weights do not change its speed) in float32 in torch, at its best batch size here.  So
-that the ratio can be taken apart, a random float32 encoder of the packaged head's own shape runs in torch
-as well: that is the like-for-like ratio.
+Same pairs, same machine, same run.  The packaged cheap head is int8 and the second head 4-bit, both in
+onnxruntime; the rate of the whole depends on how many pairs go to the second (``benchmarks.routing``,
+``benchmarks.verifier_store``).  DeBERTa-v3-base is random-initialised (weights do not change its speed) in
+float32 in torch, at its best batch size here.  So that the ratio can be taken apart, a random float32 encoder
+of the cheap head's own shape runs in torch as well: that is the like-for-like ratio.
 
 python -m benchmarks.verifier_speed --json OUT
 """
@@ -57,10 +58,10 @@ def rate(run: Callable[[], object], *, pairs: int, repeats: int) -> float:
 
 
 def packaged_rows(*, count: int, repeats: int, seed: int, threads: Sequence[int]) -> list[dict[str, Any]]:
-    """Measure the default path, texts in, evidence out, by length and threads."""
+    """Measure the cheap head, texts in, evidence out, by length and threads."""
     rows = []
     for used in threads:
-        verifier = Verifier.load(threads=used)
+        verifier = Verifier.load(threads=used).asking_never()
         for length in LENGTHS:
             sources, targets = pairs_of_length(verifier.head.tokenizer, length, count=count, seed=seed)
             raw = verifier.head.logits(sources[:4], targets[:4])
@@ -68,6 +69,21 @@ def packaged_rows(*, count: int, repeats: int, seed: int, threads: Sequence[int]
                 raise AssertionError(f"pairs of {sorted(set(raw.tokens.tolist()))} tokens, not {length}")
             speed = rate(lambda s=sources, t=targets, v=verifier: v.score(s, t), pairs=count, repeats=repeats)
             rows.append(_row("packaged int8, texts in", length=length, threads=used, batch=1, speed=speed))
+    return rows
+
+
+def second_rows(*, count: int, repeats: int, seed: int, threads: Sequence[int]) -> list[dict[str, Any]]:
+    """Measure the packaged second head alone at the reference length, where there is one."""
+    rows = []
+    for used in threads:
+        packaged = Verifier.load(threads=used).packaged
+        if packaged is None:
+            return rows
+        head = packaged.head
+        sources, targets = pairs_of_length(head.tokenizer, REFERENCE_LENGTH, count=count, seed=seed)
+        length = int(head.logits(sources[:1], targets[:1]).tokens[0])
+        speed = rate(lambda h=head, s=sources, t=targets: h.logits(s, t), pairs=count, repeats=repeats)
+        rows.append(_row("second head 4-bit, texts in", length=length, threads=used, batch=1, speed=speed))
     return rows
 
 
@@ -164,6 +180,7 @@ def main() -> None:
     count = 64 if given.quick else 256
     rows = packaged_rows(count=count, repeats=repeats, seed=given.seed, threads=threads)
     rows += session_rows(repeats=repeats, seed=given.seed)
+    rows += second_rows(count=32, repeats=max(1, repeats - 2), seed=given.seed, threads=threads)
     rows += torch_rows(count=32, repeats=max(1, repeats - 2), seed=given.seed, threads=threads)
     speed = best(rows, "packaged int8, texts in", threads=given.threads)
     summary = {
