@@ -15,7 +15,7 @@ import gzip
 import hashlib
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -60,11 +60,13 @@ REAL_WEIGHT = 0.7
 #: Share of the free-form pairs' sides that training sees among idle talk, and of blocks that validate.
 DRESSED = 0.15
 WRITTEN_HELD_OUT = 0.05
+#: Targets left as they were that one free-form source meets, each time the pairs are repeated.
+SPARED = 1
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Pairs of each kind in a mixture; free-form pairs are all there, ``repeats`` times."""
+    """Pairs of each kind in a mixture; free-form pairs, thinned, are all there, ``repeats`` times."""
 
     generated: int = 40_000
     conversations: int = 16_000
@@ -216,6 +218,18 @@ def dressed(rows: Iterable[Row], rng: random.Random, *, share: float) -> Iterato
         yield row | sides
 
 
+def thinned(rows: Iterable[Row], rng: random.Random) -> Iterator[Row]:
+    """Free-form rows with at most ``SPARED`` of the targets that each source leaves as they were."""
+    untouched: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["operation"] == "none":
+            untouched[row["group"], row["source"]].append(row)
+        else:
+            yield row
+    for listed in untouched.values():
+        yield from rng.sample(listed, min(len(listed), SPARED))
+
+
 def split_written() -> tuple[list[Row], list[Row]]:
     """Free-form pairs to train on and to validate on; a block is never parted."""
     learned, held = [], []
@@ -236,7 +250,7 @@ def mixture(folder: Path, *, seed: int, shares: Shares) -> list[Row]:
         *unrelated_pairs(own, shares.unrelated, rng),
         *rng.sample(real, min(len(real), shares.real)),
         *conversations.generate(seed, shares.conversations),
-        *(row for _ in range(shares.repeats) for row in dressed(learned, rng, share=DRESSED)),
+        *(row for _ in range(shares.repeats) for row in dressed(thinned(learned, rng), rng, share=DRESSED)),
     ]
     rng.shuffle(rows)
     return rows
