@@ -1,11 +1,13 @@
 """The recipe of the shipped verifier: its bases, its mixture of pairs, its validation pairs.
 
-``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes ``FOLDER/base`` (the base checkpoint with
-more characters), ``FOLDER/pairs.jsonl`` (generated, conversational, free-form, unrelated and real pairs) and
-``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean for the second head; then
-``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains.  ``DIR`` holds the real sets
-as ``*.jsonl.gz``.  Real inference sets assume one scene at one time, so they train heads of their own; those
-whose pairs differ in one fact also train the overturn head, at a lower weight.
+``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes both bases (``synthetic.bases``),
+``FOLDER/pairs.jsonl`` (generated, conversational, free-form, unrelated and real pairs) and
+``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean as ``*_latin.jsonl`` for the
+second head.  Then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains the cheap
+head, and ``validity-graph train FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second -o WEIGHTS``
+the other.  ``DIR`` holds the real sets as ``*.jsonl.gz``.  Real inference sets assume one scene at one time,
+so they train heads of their own; those whose pairs differ in one fact also train the overturn head, at a
+lower weight.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import gzip
 import hashlib
 import json
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -23,6 +25,7 @@ from typing import Any
 
 from synthetic import conversations, written_pairs
 from synthetic import pairs as generator
+from synthetic.bases import assemble_second, extend_characters
 
 Row = dict[str, Any]
 FUNCTION_WORDS = frozenset("the a i is are to of in my and on at for it was has have with".split())
@@ -151,62 +154,6 @@ def generated_pairs(seed: int, count: int, *, split: generator.Split) -> list[Ro
     return rows
 
 
-def extend_characters(
-    folder: Path, output: Path, *, texts: Iterable[str], more: int = 2400, seed: int = 7
-) -> int:
-    """Give a BERT checkpoint one token for each frequent CJK character that it lacks; returns how many.
-
-    Its ``[unusedN]`` entries are renamed first, then ``more`` rows are added; they start as draws around
-    the mean of the characters that it knows.  Characters come in the order of their frequency in
-    ``texts``, then those of GB 2312 level 1 and JIS X 0208 level 1.
-    """
-    import torch
-    from transformers import AutoModel
-
-    settings = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    vocabulary: dict[str, int] = settings["model"]["vocab"]
-    known = [token for token in vocabulary if is_ideograph(token)]
-    size = max(vocabulary.values()) + 1
-    spare = sorted(vocabulary.pop(token) for token in list(vocabulary) if token.startswith("[unused"))
-    slots = [*spare, *range(size, size + more)]
-    counted = Counter(character for text in texts for character in text if is_ideograph(character))
-    ranked = [character for character, _ in counted.most_common()] + common_ideographs()
-    wanted = [character for character in dict.fromkeys(ranked) if character not in vocabulary][: len(slots)]
-    model = AutoModel.from_pretrained(folder)
-    rows = model.get_input_embeddings().weight.data
-    mean, deviation = (
-        measure(rows[[vocabulary[token] for token in known]], 0) for measure in (torch.mean, torch.std)
-    )
-    vocabulary |= dict(zip(wanted, slots, strict=False))
-    model.resize_token_embeddings(max(vocabulary.values()) + 1, mean_resizing=False)
-    rows = model.get_input_embeddings().weight.data
-    noise = torch.Generator().manual_seed(seed)
-    for character in wanted:
-        rows[vocabulary[character]] = mean + deviation * torch.randn(rows.shape[1], generator=noise)
-    model.save_pretrained(output)
-    settings |= {"truncation": None, "padding": None}
-    (output / "tokenizer.json").write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
-    return len(wanted)
-
-
-def is_ideograph(token: str) -> bool:
-    """Whether ``token`` is one CJK ideograph."""
-    return len(token) == 1 and "\u3400" <= token <= "\u9fff"
-
-
-def common_ideographs() -> list[str]:
-    """Ideographs of GB 2312 level 1 and of JIS X 0208 level 1, from Python's own codecs."""
-    found = []
-    for codec, rows in (("gb2312", range(0xB0, 0xD8)), ("euc_jp", range(0xB0, 0xD0))):
-        for high in rows:
-            found += [c for low in range(0xA1, 0xFF) if is_ideograph(c := _decoded(high, low, codec))]
-    return found
-
-
-def _decoded(high: int, low: int, codec: str) -> str:
-    return bytes([high, low]).decode(codec, errors="ignore")
-
-
 def dressed(rows: Iterable[Row], rng: random.Random, *, share: float) -> Iterator[Row]:
     """Rows of which a ``share`` of the sides stand among idle talk; English and unmarked Latin text only."""
     for row in rows:
@@ -284,6 +231,7 @@ def main() -> None:
         for k in ("source", "target")
     ]
     extend_characters(base_folder(), given.output / "base", texts=asian)
+    assemble_second(given.output)
     shares = Shares(**{field.name: getattr(given, field.name) for field in fields(Shares)})
     rows = mixture(given.data, seed=given.seed, shares=shares)
     _, held = split_written()

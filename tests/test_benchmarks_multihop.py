@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import ablation, chain_study, factconsolidation, mquake, multihop
+from benchmarks import ablation, chain_study, factconsolidation, figures, mquake, multihop
 from benchmarks.factconsolidation_pairs import Fact
-from synthetic.chains import cases, harder
+from synthetic.chains import COUNTS, cases, harder
 from validity_graph.records import CONFIRMS, OVERTURNS
 from validity_graph.verifier import Scores
 from validity_graph.verifier.router import report
@@ -296,3 +296,29 @@ def test_questions_are_read_from_the_folder(tmp_path: Path) -> None:
     with gzip.open(folder / "questions.jsonl.gz", "wt", encoding="utf-8") as lines:
         lines.write(json.dumps(PATHS[0]) + "\n")
     assert list(factconsolidation.questions(tmp_path)) == PATHS
+
+
+# -- figures ---------------------------------------------------------------------------------------------
+
+
+def test_intervals_are_those_of_students_t() -> None:
+    # Three values with mean 2 and deviation 1: t(0.975, 2) / sqrt(3) = 4.302653 / 1.732051.
+    assert figures.mean_and_interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, 2.484138))
+    assert figures.mean_and_interval([4.0]) == (4.0, 0.0)
+
+
+def test_figures_are_drawn_from_rows_and_are_repeatable(tmp_path: Path) -> None:
+    cells = {f"{group}/{size}": 0.5 + size / 10 for group in figures.CLASSES for size in COUNTS}
+    rows = [
+        {"set": "main", "method": method, "seed": s, **cells} for method in figures.METHODS for s in (1, 2)
+    ]
+    rows += [
+        {"set": "edge threshold", "edge_threshold": level, "recall": 1 - level, "false_overturn": level / 2}
+        for level in (0.2, 0.6)
+    ]
+    assert figures.by_edge_threshold(rows) == [(0.2, 10.0, 80.0), (0.6, 30.0, 40.0)]
+    for draw in (figures.draw_lengths, figures.draw_harm):
+        draw(rows, tmp_path / "once.svg")
+        first = (tmp_path / "once.svg").read_bytes()
+        draw(rows, tmp_path / "once.svg")
+        assert b"</svg>" in first and first == (tmp_path / "once.svg").read_bytes()
