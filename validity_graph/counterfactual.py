@@ -147,9 +147,10 @@ def blast_radius(findings: Findings, node: int) -> list[Fallout]:
     direct = findings.direct.copy()
     direct[node] = 1.0
     after = kernels.propagate(encoded.topology, direct).invalidity
-    harm = after[: encoded.memory_count] - findings.invalidity[: encoded.memory_count]
-    hit = np.flatnonzero(harm > TOLERANCE)
-    hit = hit[np.argsort(-harm[hit], kind="stable")]
+    memory = np.arange(encoded.memory.start, encoded.memory.stop)
+    harm = (after - findings.invalidity)[memory]
+    hit = memory[harm > TOLERANCE]
+    hit = hit[np.argsort(-harm[harm > TOLERANCE], kind="stable")]
     return [Fallout(encoded.ids[v], float(findings.invalidity[v]), float(after[v])) for v in hit if v != node]
 
 

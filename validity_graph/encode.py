@@ -8,9 +8,10 @@ that the kernels run on.  Formulas: SEMANTICS sections 1, 2 and 7; nothing is pr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from validity_graph.records import (
     SUPERSEDES,
     SUPPORTS,
     Edge,
+    Ruling,
     same_text,
 )
 from validity_graph.store import Snapshot, StoredMemory
@@ -36,21 +38,26 @@ KIND = {SUPERSEDES: 0, RETRACTS: 1, CONFIRMS: 2}
 #: Prefixes of the pseudo-memories through which rulings and forgetting speak.
 FORGOTTEN = "forgotten:"
 PSEUDO = (RULING, FORGOTTEN)
+#: Before every time.
+EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
+#: What an edge is at one moment; see ``role``.
+STRUCTURE, SPOKEN, INERT = "structure", "spoken", "inert"
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedGraph:
     """One moment of a graph as arrays.
 
-    ``ids[v]`` names node v: first the ``memory_count`` memories in arrival order, then tombstones,
-    rulings and what speaks for the tombstones.  ``structure[e]`` and ``spoken[k]`` are the edges behind
-    position e of the structure arrays (caller's order) and position k of ``evidence``.
+    ``ids[v]`` names node v: first tombstones, then memories in arrival order (``memory`` are their numbers),
+    then rulings and what speaks for the tombstones.  So a memory more changes nobody's place among what
+    others rest on, nor the last bit of what they inherit.  ``structure[e]`` and ``spoken[k]`` are the edges
+    behind position e of the structure arrays (caller's order) and position k of ``evidence``.
     ``inert`` lists the edges that have no effect at this moment.
     """
 
     ids: tuple[str, ...]
     number: Mapping[str, int]
-    memory_count: int
+    memory: range
     topology: Topology
     evidence: DirectEvidence
     structure: tuple[Edge, ...]
@@ -60,11 +67,18 @@ class EncodedGraph:
     target: NDArray[np.int32]
     weight: NDArray[np.float64]
     supports: NDArray[np.bool_]
+    justification: NDArray[np.int64]
+    premise: NDArray[np.bool_]
 
     @property
     def node_count(self) -> int:
-        """Memories, tombstones, rulings and what speaks for the tombstones."""
+        """Tombstones, memories, rulings and what speaks for the tombstones."""
         return len(self.ids)
+
+    @property
+    def acting_edges(self) -> int:
+        """Edges that act, those of rulings and of forgetting apart."""
+        return sum(not item.source.startswith(PSEUDO) for item in self.structure + self.spoken)
 
 
 def known_since(stored: Sequence[StoredMemory]) -> list[datetime]:
@@ -105,28 +119,30 @@ def encode(snapshot: Snapshot, *, now: datetime, as_of: datetime | None = None) 
         item for item, start in zip(snapshot.memories, since, strict=True) if as_of is None or start <= as_of
     ]
     rulings = [item for item in snapshot.rulings if item.time <= moment]
-    ids = [item.memory.id for item in stored]
-    memory_count = len(ids)
-    ids += [item.id for item in snapshot.tombstones]
+    ids = [item.id for item in snapshot.tombstones]
+    memory = range(len(ids), len(ids) + len(stored))
+    ids += [item.memory.id for item in stored]
     ids += [item.id for item in rulings]
     ids += [FORGOTTEN + item.id for item in snapshot.tombstones]
     number = {id: v for v, id in enumerate(ids)}
     silent = {item.memory.id for item in stored if item.memory.time and item.memory.time > moment}
 
     edges = [*snapshot.edges, *_of_twins(snapshot.edges, stored)]
-    edges += [_ruled(item.id, item.target, item.action, item.probability) for item in rulings]
+    edges += [ruled(item) for item in rulings]
     edges += [Edge(FORGOTTEN + item.id, item.id, OVERTURNS, kind=RETRACTS) for item in snapshot.tombstones]
     structure, spoken, inert = _sorted_out(edges, number, silent)
-    age = _ages(stored, [(item.time, item.sequence) for item in rulings], len(ids))
+    age = np.full(len(ids), np.iinfo(np.int64).max, dtype=np.int64)
+    for rank, (_, _, v) in enumerate(moments(stored, rulings, first=memory.start)):
+        age[v] = rank
     spoken, looped = _without_loops(spoken, number, age)
 
     arrays = _structure_arrays(structure, number)
     premise = np.zeros(len(ids), dtype=np.bool_)
-    premise[:memory_count] = [item.memory.premise for item in stored]
+    premise[memory.start : memory.stop] = [item.memory.premise for item in stored]
     return EncodedGraph(
         ids=tuple(ids),
         number=number,
-        memory_count=memory_count,
+        memory=memory,
         topology=build_topology(
             len(ids),
             source=arrays.source,
@@ -137,7 +153,7 @@ def encode(snapshot: Snapshot, *, now: datetime, as_of: datetime | None = None) 
             premise=premise,
             dtype=np.float64,
         ),
-        evidence=_evidence_arrays(spoken, number, age, stored, len(ids)),
+        evidence=_evidence_arrays(spoken, number, age, stored, first=memory.start, node_count=len(ids)),
         structure=tuple(structure),
         spoken=tuple(spoken),
         inert=tuple(inert + looped),
@@ -145,6 +161,8 @@ def encode(snapshot: Snapshot, *, now: datetime, as_of: datetime | None = None) 
         target=arrays.target,
         weight=arrays.weight,
         supports=arrays.supports,
+        justification=arrays.justification,
+        premise=premise,
     )
 
 
@@ -180,53 +198,54 @@ def _of_twins(edges: Sequence[Edge], stored: Sequence[StoredMemory]) -> list[Edg
     ]
 
 
-def _ruled(id: str, target: str, action: str, probability: float) -> Edge:
-    if action == "confirm":
-        return Edge(id, target, CONFIRMS, weight=probability)
-    return Edge(id, target, OVERTURNS, weight=probability, kind=SUPERSEDES)
+def ruled(ruling: Ruling) -> Edge:
+    """Return the edge by which a ruling speaks."""
+    if ruling.action == "confirm":
+        return Edge(ruling.id, ruling.target, CONFIRMS, weight=ruling.probability)
+    return Edge(ruling.id, ruling.target, OVERTURNS, weight=ruling.probability, kind=SUPERSEDES)
 
 
 def _sorted_out(
     edges: Sequence[Edge], number: Mapping[str, int], silent: set[str]
 ) -> tuple[list[Edge], list[Edge], list[Edge]]:
     """Split into structure, evidence and inert edges."""
-    structure: list[Edge] = []
-    spoken: list[Edge] = []
-    inert: list[Edge] = []
+    sorted_out: dict[str, list[Edge]] = {STRUCTURE: [], SPOKEN: [], INERT: []}
     for item in edges:
-        ends_known = item.source in number and item.target in number
-        if not ends_known or item.source == item.target or item.weight == 0.0:
-            inert.append(item)
-        elif item.type in (REQUIRES, SUPPORTS):
-            structure.append(item)
-        elif item.type in (OVERTURNS, CONFIRMS) and item.source not in silent:
-            spoken.append(item)
-        else:
-            inert.append(item)
-    return structure, spoken, inert
+        sorted_out[role(item, number, silent)].append(item)
+    return sorted_out[STRUCTURE], sorted_out[SPOKEN], sorted_out[INERT]
 
 
-def _ages(
-    stored: Sequence[StoredMemory], rulings: Sequence[tuple[datetime, int]], node_count: int
-) -> NDArray[np.int64]:
-    """Rank of each node in time; a memory without a time ranks right behind what arrived before it.
+def role(edge: Edge, number: Container[str], silent: Container[str]) -> str:
+    """Return ``STRUCTURE``, ``SPOKEN`` or ``INERT``: what ``edge`` is where ``number`` holds the known ids.
 
+    Those of ``silent`` do not speak yet.
+    """
+    ends_known = edge.source in number and edge.target in number
+    if not ends_known or edge.source == edge.target or edge.weight == 0.0:
+        return INERT
+    if edge.type in (REQUIRES, SUPPORTS):
+        return STRUCTURE
+    return SPOKEN if edge.type in (OVERTURNS, CONFIRMS) and edge.source not in silent else INERT
+
+
+def moments(
+    stored: Sequence[StoredMemory], rulings: Sequence[Ruling], *, first: int
+) -> list[tuple[datetime, int, int]]:
+    """Return ``(time, sequence, number)`` of each memory and ruling in the order of time.
+
+    Numbers count from ``first``.  A memory without a time ranks right behind what arrived before it.
     SEMANTICS section 2 compares pairs; this is the total order that agrees with it wherever those
     comparisons do not contradict each other.
     """
-    tombstones = (node_count - len(stored) - len(rulings)) // 2
-    latest = datetime.min.replace(tzinfo=timezone.utc)
-    keys: list[tuple[datetime, int, int]] = []
-    for v, item in enumerate(stored):
+    latest = EARLIEST
+    found: list[tuple[datetime, int, int]] = []
+    for v, item in enumerate(stored, start=first):
         time = item.memory.time or latest
         latest = max(latest, time)
-        keys.append((time, item.sequence, v))
-    first = len(stored) + tombstones
-    keys += [(time, sequence, first + k) for k, (time, sequence) in enumerate(rulings)]
-    age = np.full(node_count, np.iinfo(np.int64).max, dtype=np.int64)
-    for rank, (_, _, v) in enumerate(sorted(keys)):
-        age[v] = rank
-    return age
+        found.append((time, item.sequence, v))
+    after = first + len(stored)
+    found += [(item.time, item.sequence, after + k) for k, item in enumerate(rulings)]
+    return sorted(found)
 
 
 def _without_loops(
@@ -254,11 +273,7 @@ def _without_loops(
 
 
 def _structure_arrays(structure: Sequence[Edge], number: Mapping[str, int]) -> _Structure:
-    names: dict[tuple[str, str], int] = {}
-    justification = [
-        names.setdefault((item.target, item.justification), len(names)) if item.justification else -1
-        for item in structure
-    ]
+    justification = [justification_number(item) for item in structure]
     return _Structure(
         source=np.array([number[item.source] for item in structure], dtype=np.int32),
         target=np.array([number[item.target] for item in structure], dtype=np.int32),
@@ -268,18 +283,30 @@ def _structure_arrays(structure: Sequence[Edge], number: Mapping[str, int]) -> _
     )
 
 
+def justification_number(edge: Edge) -> int:
+    """Return the number of the justification that ``edge`` belongs to: -1 without a name, else by its name.
+
+    So it does not depend on which edge was read first, nor do the last bits of a product over several.
+    """
+    if not edge.justification:
+        return -1
+    return int.from_bytes(blake2b(edge.justification.encode(), digest_size=8).digest(), "big") >> 1
+
+
 def _evidence_arrays(
     spoken: Sequence[Edge],
     number: Mapping[str, int],
     age: NDArray[np.int64],
     stored: Sequence[StoredMemory],
+    *,
+    first: int,
     node_count: int,
 ) -> DirectEvidence:
     source = np.array([number[item.source] for item in spoken], dtype=np.int32)
     channels: dict[str, int] = {}
     channel = np.full(node_count, -1, dtype=np.int32)
     trust = np.ones(node_count, dtype=np.float64)
-    for v, item in enumerate(stored):
+    for v, item in enumerate(stored, start=first):
         trust[v] = item.memory.trust
         if item.memory.channel:
             channel[v] = channels.setdefault(item.memory.channel, len(channels))
@@ -287,12 +314,13 @@ def _evidence_arrays(
         source=source,
         target=np.array([number[item.target] for item in spoken], dtype=np.int32),
         weight=np.array([item.weight for item in spoken], dtype=np.float64),
-        kind=np.array([_kind_code(item) for item in spoken], dtype=np.uint8),
+        kind=np.array([kind_code(item) for item in spoken], dtype=np.uint8),
         age=age[source],
         channel=channel[source],
         trust=trust,
     )
 
 
-def _kind_code(item: Edge) -> int:
+def kind_code(item: Edge) -> int:
+    """Return ``DirectEvidence.kind`` of an edge."""
     return KIND[CONFIRMS] if item.type == CONFIRMS else KIND[item.kind or SUPERSEDES]

@@ -11,13 +11,11 @@ import heapq
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from validity_graph.encode import EncodedGraph
 from validity_graph.records import (
@@ -26,16 +24,15 @@ from validity_graph.records import (
     RULING,
     Edge,
     Explanation,
-    Hop,
     Path,
     Reason,
     Source,
     Status,
     Verdict,
 )
+from validity_graph.trails import HOP_COST, Inflow, Said, Trails, hop
 
-# Among equally strong paths the one with fewer hops is shown.
-_HOP_COST = 1e-9
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +70,12 @@ class Findings:
 def verdicts(findings: Findings, *, thresholds: Thresholds) -> dict[str, Verdict]:
     """Return one verdict a memory, in arrival order."""
     encoded = findings.encoded
-    spoken = contributions(findings)
-    forest = _Forest(findings, spoken)
+    said, trails = contributions(findings), Trails()
+    everything = np.arange(encoded.node_count)
+    trails.retrace(everything, said=said, inflow=_inflow(findings), count=encoded.node_count)
     return {
-        encoded.ids[v]: _verdict(findings, v, spoken.get(v, {}), forest, thresholds)
-        for v in range(encoded.memory_count)
+        encoded.ids[v]: verdict(Account.of(findings, v), said.get(v, {}), trails, v, thresholds=thresholds)
+        for v in encoded.memory
     }
 
 
@@ -93,31 +91,35 @@ def explanation(findings: Findings, target: int, *, verdict: Verdict, count: int
     )
 
 
-def contributions(findings: Findings) -> dict[int, dict[int, tuple[float, Edge]]]:
-    """Return what each source says against each target: target -> source -> (score, strongest edge).
+def contributions(findings: Findings) -> dict[int, dict[int, Said]]:
+    """Return what each source says against each target: target -> source -> what is left of its word."""
+    evidence = findings.encoded.evidence
+    by_target: dict[int, list[tuple[int, int, Edge]]] = defaultdict(list)
+    for k, item in enumerate(findings.encoded.spoken):
+        by_target[int(evidence.target[k])].append((int(evidence.source[k]), int(evidence.age[k]), item))
+    heard = ((target, left_of(words, findings.force)) for target, words in by_target.items())
+    return {target: said for target, said in heard if said}
+
+
+def left_of(words: Iterable[tuple[int, int, Edge]], force: Sequence[float] | Values) -> dict[int, Said]:
+    """Return what is left of the ``words`` about one target, ``(source, age, edge)`` each, by source.
 
     ``f_s * source_score(s, t) * prod_c (1 - f_c w_ct)`` of SEMANTICS section 2, scores over 0 only.
     """
-    encoded, evidence = findings.encoded, findings.encoded.evidence
-    said: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    cleared: dict[int, list[int]] = defaultdict(list)
-    for k, item in enumerate(encoded.spoken):
-        target = int(evidence.target[k])
+    spoken: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+    cleared: list[tuple[int, float]] = []
+    for source, age, item in sorted(words, key=lambda word: (word[1], word[2].key)):
         if item.type == CONFIRMS:
-            cleared[target].append(k)
+            cleared.append((age, 1.0 - float(force[source]) * item.weight))
         else:
-            said[target][int(evidence.source[k])].append(k)
-    found: dict[int, dict[int, tuple[float, Edge]]] = {}
-    for target, sources in said.items():
-        for source, positions in sources.items():
-            score = findings.force[source] * (1.0 - math.prod(1.0 - evidence.weight[k] for k in positions))
-            for c in cleared[target]:
-                if evidence.age[c] > evidence.age[positions[0]]:
-                    score *= 1.0 - findings.force[evidence.source[c]] * evidence.weight[c]
-            if score > 0.0:
-                strongest = max(positions, key=lambda k: float(evidence.weight[k]))
-                found.setdefault(target, {})[source] = (float(score), encoded.spoken[strongest])
-    return found
+            spoken[source, age].append(item)
+    said = {}
+    for (source, age), items in spoken.items():
+        score = float(force[source]) * (1.0 - math.prod(1.0 - item.weight for item in items))
+        score *= math.prod(kept for later, kept in cleared if later > age)
+        if score > 0.0:
+            said[source] = Said(score, max(items, key=lambda item: item.weight), age)
+    return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +160,8 @@ def strongest_paths(findings: Findings, target: int, *, count: int) -> list[Path
         settled[v] += 1
         if settled[v] > count:
             continue
-        for score, edge in spoken.get(v, {}).values():
-            entry = (cost + _cost(score), next(ticket), v, tail, Path(_hop(edge, weight=score)))
+        for score, edge, _ in spoken.get(v, {}).values():
+            entry = (cost + _cost(score), next(ticket), v, tail, Path(hop(edge, weight=score)))
             heapq.heappush(waiting, entry)
         for e in into.get(v, ()):
             u = int(encoded.source[e])
@@ -192,8 +194,8 @@ def widest_path(findings: Findings, target: int) -> Path | tuple[()]:
         if v in settled:
             continue
         settled.add(v)
-        for score, edge in spoken.get(v, {}).values():
-            entry = (max(width, -score), hops + 1, next(ticket), v, tail, Path(_hop(edge, weight=score)))
+        for score, edge, _ in spoken.get(v, {}).values():
+            entry = (max(width, -score), hops + 1, next(ticket), v, tail, Path(hop(edge, weight=score)))
             heapq.heappush(waiting, entry)
         for e in into.get(v, ()):
             u = int(encoded.source[e])
@@ -206,7 +208,7 @@ def widest_path(findings: Findings, target: int) -> Path | tuple[()]:
 def _joined(encoded: EncodedGraph, start: Path, tail: _Tail | None) -> Path:
     path = start
     while tail is not None:
-        path = Path(_hop(encoded.structure[tail.edge]), path)
+        path = Path(hop(encoded.structure[tail.edge]), path)
         tail = tail.behind
     return path
 
@@ -218,132 +220,77 @@ def _circular(encoded: EncodedGraph) -> set[int]:
     return {int(v) for start, end in spans for v in topology.order[start:end]}
 
 
-def _verdict(
-    findings: Findings,
-    v: int,
-    spoken: Mapping[int, tuple[float, Edge]],
-    forest: _Forest,
-    thresholds: Thresholds,
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one verdict is made of; the fields as in ``Findings``, of one memory."""
+
+    id: str
+    invalidity: float
+    direct: float
+    requirement: float
+    support: float
+    bounds: tuple[float, float] | None
+    ids: Sequence[str]
+
+    @classmethod
+    def of(cls, findings: Findings, v: int) -> Account:
+        """Return that of node ``v``."""
+        bounds = None
+        if findings.low is not None and findings.high is not None:
+            bounds = (float(findings.low[v]), float(findings.high[v]))
+        return cls(
+            id=findings.encoded.ids[v],
+            invalidity=float(findings.invalidity[v]),
+            direct=float(findings.direct[v]),
+            requirement=float(findings.requirement[v]),
+            support=float(findings.support[v]),
+            bounds=bounds,
+            ids=findings.encoded.ids,
+        )
+
+
+def verdict(
+    account: Account, said: Mapping[int, Said], trails: Trails, v: int, *, thresholds: Thresholds
 ) -> Verdict:
-    encoded = findings.encoded
-    invalidity = float(findings.invalidity[v])
-    direct = float(findings.direct[v])
-    inherited = 1.0 - (1.0 - float(findings.requirement[v])) * (1.0 - float(findings.support[v]))
-    path = forest.path(v)
-    ranked = sorted(spoken.items(), key=lambda item: (-item[1][0], item[0]))
-    strength = path.strength if isinstance(path, Path) else 0.0
+    """Return the verdict on node ``v``: ``said`` against it by source, and the trails that lead to it."""
+    path = trails.path(v)
+    ranked = sorted(said.items(), key=lambda item: (-item[1].score, item[1].age))
     return Verdict(
-        id=encoded.ids[v],
-        status=thresholds.status(invalidity),
-        reason=_reason(findings, v, [edge for _, (_, edge) in ranked]),
-        invalidity=invalidity,
-        direct=direct,
-        inherited=inherited,
-        interval=_interval(findings, v, strength=strength, forest=forest),
-        sources=tuple(Source(encoded.ids[s], score) for s, (score, _) in ranked),
+        id=account.id,
+        status=thresholds.status(account.invalidity),
+        reason=_reason(account, [item.edge for _, item in ranked]),
+        invalidity=account.invalidity,
+        direct=account.direct,
+        inherited=1.0 - (1.0 - account.requirement) * (1.0 - account.support),
+        interval=_interval(account, path, requires_only=trails.requires_only(v)),
+        sources=tuple(Source(account.ids[s], item.score) for s, item in ranked),
         hops=path,
     )
 
 
-def _reason(findings: Findings, v: int, edges: Sequence[Edge]) -> Reason:
-    requirement, support = findings.requirement[v], findings.support[v]
-    if findings.invalidity[v] == 0.0:
+def _reason(account: Account, edges: Sequence[Edge]) -> Reason:
+    if account.invalidity == 0.0:
         return Reason.NONE
-    if findings.direct[v] >= max(requirement, support) and edges:
+    if account.direct >= max(account.requirement, account.support) and edges:
         if edges[0].source.startswith(RULING):
             return Reason.RULED
         return Reason.RETRACTED if edges[0].kind == RETRACTS else Reason.SUPERSEDED
-    return Reason.LOST_REQUIREMENT if requirement >= support else Reason.LOST_SUPPORT
+    return Reason.LOST_REQUIREMENT if account.requirement >= account.support else Reason.LOST_SUPPORT
 
 
-def _interval(findings: Findings, v: int, *, strength: float, forest: _Forest) -> tuple[float, float]:
+def _interval(account: Account, path: Path | tuple[()], *, requires_only: bool) -> tuple[float, float]:
     """Bounds of SEMANTICS section 4: strongest path and noisy-or where only requirements lead here.
 
     Elsewhere, without bounds from the method, what is certain is only that direct evidence counts.
     """
-    invalidity = float(findings.invalidity[v])
-    if findings.low is not None and findings.high is not None:
-        return (float(findings.low[v]), float(findings.high[v]))
-    if invalidity == 0.0:
+    if account.bounds is not None:
+        return account.bounds
+    if account.invalidity == 0.0:
         return (0.0, 0.0)
-    if forest.requires_only(v):
-        return (min(strength, invalidity), invalidity)
-    return (float(findings.direct[v]), 1.0)
-
-
-class _Forest:
-    """The strongest evidence path to every invalid node, by one shortest-path run over what is invalid."""
-
-    def __init__(self, findings: Findings, spoken: Mapping[int, Mapping[int, tuple[float, Edge]]]) -> None:
-        self._findings = findings
-        self._spoken = spoken
-        encoded = findings.encoded
-        self._live = _live(findings)
-        self._origin = encoded.node_count
-        self._edge: dict[tuple[int, int], int] = {}
-        for e in self._live:
-            ends = (int(encoded.source[e]), int(encoded.target[e]))
-            if ends not in self._edge or encoded.weight[self._edge[ends]] < encoded.weight[e]:
-                self._edge[ends] = int(e)
-        self._best = {
-            v: max(sources.items(), key=lambda item: item[1][0])
-            for v, sources in self._spoken.items()
-            if sources
-        }
-        self._paths: dict[int, Path] = {}
-        self._before = self._run()
-        self._mixed = self._reached_by_support()
-
-    def _run(self) -> NDArray[np.int32]:
-        encoded, size = self._findings.encoded, self._origin + 1
-        if not self._best:
-            return np.full(size, -1, dtype=np.int32)
-        ends = list(self._edge)
-        source = [u for u, _ in ends] + [self._origin] * len(self._best)
-        target = [v for _, v in ends] + list(self._best)
-        weight = [float(encoded.weight[e]) for e in self._edge.values()]
-        weight += [score for _, (score, _) in self._best.values()]
-        cost = -np.log(np.array(weight)) + _HOP_COST
-        graph = csr_array((cost, (source, target)), shape=(size, size))
-        _, before = dijkstra(graph, indices=np.array(self._origin), return_predecessors=True)
-        return np.asarray(before, dtype=np.int32)
-
-    def _reached_by_support(self) -> set[int]:
-        """Nodes whose invalidity may come over a support."""
-        encoded = self._findings.encoded
-        onward: dict[int, list[int]] = defaultdict(list)
-        for e in self._live:
-            onward[int(encoded.source[e])].append(int(encoded.target[e]))
-        waiting = [int(encoded.target[e]) for e in self._live if encoded.supports[e]]
-        reached = set(waiting)
-        while waiting:
-            for v in onward[waiting.pop()]:
-                if v not in reached:
-                    reached.add(v)
-                    waiting.append(v)
-        return reached
-
-    def requires_only(self, v: int) -> bool:
-        return v not in self._mixed
-
-    def path(self, v: int) -> Path | tuple[()]:
-        if self._before[v] < 0:
-            return ()
-        steps = [v]
-        while steps[-1] not in self._paths and (u := int(self._before[steps[-1]])) != self._origin:
-            steps.append(u)
-        # The last step is known, or the evidence speaks there.
-        for v in reversed(steps):
-            if v not in self._paths:
-                self._paths[v] = self._lengthened(v)
-        return self._paths[steps[0]]
-
-    def _lengthened(self, v: int) -> Path:
-        u = int(self._before[v])
-        if u == self._origin:
-            _, (score, edge) = self._best[v]
-            return Path(_hop(edge, weight=score))
-        return Path(_hop(self._findings.encoded.structure[self._edge[u, v]]), self._paths[u])
+    if requires_only:
+        strength = path.strength if isinstance(path, Path) else 0.0
+        return (min(strength, account.invalidity), account.invalidity)
+    return (account.direct, 1.0)
 
 
 def acting(encoded: EncodedGraph) -> NDArray[np.bool_]:
@@ -362,6 +309,19 @@ def _live(findings: Findings) -> NDArray[np.int64]:
     return np.flatnonzero(failing & (encoded.weight > 0.0) & acting(encoded))
 
 
+def _inflow(findings: Findings) -> Inflow:
+    encoded = findings.encoded
+    e = _live(findings)
+    structure = encoded.structure
+    return Inflow(
+        source=encoded.source[e].astype(np.int64),
+        target=encoded.target[e].astype(np.int64),
+        weight=encoded.weight[e],
+        support=encoded.supports[e],
+        edge=lambda k: structure[e[k]],
+    )
+
+
 def _structure_into(findings: Findings) -> dict[int, list[int]]:
     encoded = findings.encoded
     into: dict[int, list[int]] = defaultdict(list)
@@ -370,17 +330,5 @@ def _structure_into(findings: Findings) -> dict[int, list[int]]:
     return into
 
 
-def _hop(edge: Edge, *, weight: float | None = None) -> Hop:
-    """Return the edge as a hop; for evidence ``weight`` is what is left after force and confirmations."""
-    return Hop(
-        source=edge.source,
-        target=edge.target,
-        type=edge.type,
-        weight=edge.weight if weight is None else weight,
-        evidence=edge.evidence,
-        inferred=edge.inferred,
-    )
-
-
 def _cost(weight: float) -> float:
-    return math.inf if weight <= 0.0 else -math.log(weight) + _HOP_COST
+    return math.inf if weight <= 0.0 else -math.log(weight) + HOP_COST

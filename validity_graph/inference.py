@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from validity_graph import kernels
 from validity_graph.encode import EncodedGraph, encode
@@ -76,31 +75,19 @@ def findings(encoded: EncodedGraph, method: str) -> Findings:
         from validity_graph.kernels.worlds import exact
 
         invalidity = direct.copy()
-        for v in range(encoded.memory_count):
+        for v in encoded.memory:
             invalidity[v] = exact(encoded.topology, encoded.evidence, v)
         low = high = invalidity
     else:
         raise InputError(f'unknown method "{method}"; use noisy_or, worlds or exact')
-    requirement = _lost_requirement(encoded, invalidity)
-    inherited = kernels.inherited(encoded.topology, invalidity)
-    kept = 1.0 - requirement
-    support = 1.0 - np.divide(1.0 - inherited, kept, out=np.ones_like(kept), where=kept > 0.0)
+    requirement, support = kernels.losses(encoded.topology, invalidity)
     return Findings(
         encoded=encoded,
         invalidity=invalidity,
         direct=direct,
         requirement=requirement,
-        support=np.clip(support, 0.0, 1.0),
+        support=support,
         force=force(encoded.evidence, encoded.node_count),
         low=low,
         high=high,
     )
-
-
-def _lost_requirement(encoded: EncodedGraph, invalidity: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Q of SEMANTICS section 3 for every node."""
-    kept = np.ones(encoded.node_count)
-    e = np.flatnonzero(~encoded.supports)
-    np.multiply.at(kept, encoded.target[e], 1.0 - encoded.weight[e] * invalidity[encoded.source[e]])
-    lost: NDArray[np.float64] = 1.0 - kept
-    return lost

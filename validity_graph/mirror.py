@@ -20,14 +20,15 @@ Key = tuple[str, str, str, str]
 class Mirror:
     """The records of one store as of log position ``revision``, by id and by key.
 
-    ``retractions`` maps a source to what it retracts; ``around`` an id to the keys of its edges;
-    ``touched`` collects the arrival numbers of memories that came, changed or went.
+    ``by_sequence`` names the memory of an arrival number.  ``retractions`` maps a source to what it
+    retracts; ``touched`` collects the arrival numbers of memories that came, changed or went.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Start from ``snapshot``."""
         self.revision = snapshot.revision
         self.memories: dict[str, StoredMemory] = {item.memory.id: item for item in snapshot.memories}
+        self.by_sequence: dict[int, str] = {item.sequence: item.memory.id for item in snapshot.memories}
         self.edges: dict[Key, Edge] = {}
         self.rulings: list[Ruling] = list(snapshot.rulings)
         self.tombstones: dict[str, Tombstone] = {item.id: item for item in snapshot.tombstones}
@@ -53,6 +54,7 @@ class Mirror:
         """Insert memories, or replace those with the same id (which keep their place)."""
         for item in memories:
             self.memories[item.memory.id] = item
+            self.by_sequence[item.sequence] = item.memory.id
             self.touched.add(item.sequence)
 
     def put_edges(self, edges: Iterable[Edge]) -> None:
@@ -91,7 +93,9 @@ class Mirror:
 
     def bury(self, tombstone: Tombstone, *, edges: Iterable[Key]) -> None:
         """Erase a memory and the given edges; leave the tombstone."""
-        self.touched.add(self.memories.pop(tombstone.id).sequence)
+        sequence = self.memories.pop(tombstone.id).sequence
+        self.touched.add(sequence)
+        del self.by_sequence[sequence]
         self.rulings = [item for item in self.rulings if item.target != tombstone.id]
         self.drop_edges(edges)
         self.drop_asked(tombstone.id)
@@ -119,12 +123,12 @@ class Recorder:
     def __init__(self, transaction: Transaction) -> None:
         """Pass calls on to ``transaction``."""
         self._transaction = transaction
-        self._calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self._revision: int | None = None
 
     def replay(self, mirror: Mirror) -> None:
         """Make ``mirror`` current; call it once the transaction has landed."""
-        for name, positional, named in self._calls:
+        for name, positional, named in self.calls:
             getattr(mirror, name)(*positional, **named)
         if self._revision is not None:
             mirror.revision = self._revision
@@ -178,4 +182,4 @@ class Recorder:
 
     def _write(self, name: str, *positional: object, **named: object) -> None:
         getattr(self._transaction, name)(*positional, **named)
-        self._calls.append((name, positional, named))
+        self.calls.append((name, positional, named))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from validity_graph import kernels, ordering
 from validity_graph.errors import InputError
-from validity_graph.kernels import adjacency, cone
+from validity_graph.kernels import adjacency, cone, reading
 from validity_graph.kernels.adjacency import (
     EDGES,
     IN_USED,
@@ -227,6 +227,21 @@ class ResidentGraph:
         if i >= 0:
             raise InputError(f"node[{i}]={number[i]} must lie in [0, {self.node_count})")
         cone.set_direct(self._state, number, _probability("direct", direct, number.size))
+
+    def below(self, start: NDArray[np.int64], alive: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """List the memories ``start`` and what is reached from them over edges out of ``alive`` [n]."""
+        return reading.below(self._state, start, alive.view(np.uint8))
+
+    def into(self, node: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """Return the edges into the memories ``node`` int64[k] as columns.
+
+        Source, target, weight, whether a support, and number, of every edge that acts.
+        """
+        return reading.into(self._state, node)
+
+    def losses(self, node: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return q and l of SEMANTICS section 3 of the memories ``node`` int64[k], [k] each."""
+        return reading.losses(self._state, node)
 
     def _checked(self, node_count: int, *columns: ArrayLike) -> Edges:
         """Return the columns of ``Edges`` as arrays of one length, each edge possible."""

@@ -66,6 +66,21 @@ def inherited(topology: Topology, invalidity: ArrayLike, *, backend: str = "numb
     return result
 
 
+def losses(topology: Topology, invalidity: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what each memory loses through requirements and through supports: q and l, float64[n] each.
+
+    ``invalidity`` [n] in [0, 1], as ``propagate`` returns it; caller's numbering.  Raises ``InputError`` as
+    ``propagate`` does.  SEMANTICS section 3.
+    """
+    from validity_graph.kernels import node
+
+    values = _checked(invalidity, topology.order.size, what="invalidity")[topology.order]
+    required, supported = np.empty(values.size), np.empty(values.size)
+    structure = topology.indptr, topology.requires_end, topology.source, topology.weight, topology.opens
+    node.losses(*structure, values, required, supported)
+    return required[topology.rank], supported[topology.rank]
+
+
 def _by_torch(kernel: Any, topology: Topology, direct: NDArray[np.floating]) -> Propagation:  # noqa: ANN401
     """Propagate by torch on the CPU: it takes and returns tensors in the caller's numbering."""
     import torch

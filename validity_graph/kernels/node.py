@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from validity_graph.compiled import inlined
+from validity_graph.compiled import compiled, inlined
 from validity_graph.kernels.instructions import stand, stand_pair
 from validity_graph.ordering import Array
 
@@ -81,3 +81,36 @@ def node_invalidity(
 ) -> float:
     """Invalidity in [0, 1] of one node with direct evidence ``direct``; the rest as ``node_inherited``."""
     return direct + (1.0 - direct) * node_inherited(start, middle, end, source, weight, opens, invalidity)
+
+
+@inlined
+def node_losses(
+    start: Position,
+    middle: Position,
+    end: Position,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    invalidity: Array,
+) -> tuple[float, float]:
+    """``(q_v, l_v)`` of one node, each in [0, 1]; arguments as for ``node_inherited``."""
+    required = node_inherited(start, middle, middle, source, weight, opens, invalidity)
+    return required, node_inherited(middle, middle, end, source, weight, opens, invalidity)
+
+
+@compiled
+def losses(
+    indptr: Array,
+    requires_end: Array,
+    source: Array,
+    weight: Array,
+    opens: Array,
+    invalidity: Array,
+    required: Array,
+    supported: Array,
+) -> None:
+    """Write ``q_v`` and ``l_v`` of every node, [n] each; the arrays of a ``Topology``, no order needed."""
+    for v in range(required.size):
+        required[v], supported[v] = node_losses(
+            indptr[v], requires_end[v], indptr[v + 1], source, weight, opens, invalidity
+        )
