@@ -154,6 +154,32 @@ def test_an_edge_of_weight_0_changes_no_value(backend, problem):
     assert np.allclose(one.invalidity, other.invalidity, rtol=0, atol=1e-9)
 
 
+@given(problem=problems(), others=st.data())
+@settings(max_examples=60, deadline=None)
+def test_one_torch_plan_serves_any_weights(problem, others):
+    """Which edges have a weight may change from call to call: zeros become positive and the reverse."""
+    import torch
+
+    from validity_graph.kernels import on_torch
+    from validity_graph.kernels.torch_plan import Plan
+
+    n, edges, direct, premise = problem
+    plan_edges = [(s, t, others.draw(COARSE), kind, group) for s, t, _, kind, group in edges]
+    topology = build(n, plan_edges, premise)
+    names = columns(edges)
+    weight = names.pop("weight")
+    order = on_torch.edge_order(topology, **names)
+    if len({(s, t, kind, group) for s, t, _, kind, group in edges}) < len(edges):
+        return  # Parallel edges stand in the order of their weights.
+    given_weight = torch.as_tensor(weight[order])
+    found, _, converged = on_torch.noisy_or_rounds(
+        Plan(topology), torch.tensor(direct, dtype=torch.float64), weight=given_weight
+    )
+    wanted = kernels.propagate(build(n, edges, premise), direct)
+    assume(converged and wanted.converged)
+    assert np.allclose(found.numpy(), wanted.invalidity, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("backend", FIELD)
 def test_weight_0_leaves_an_acyclic_graph_exact_to_the_last_bit(backend):
     rng = np.random.default_rng(2)

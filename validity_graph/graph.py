@@ -252,7 +252,7 @@ class ValidityGraph:
             if ids is None:
                 return dict(found)
             wanted = set(ids)
-            for id in sorted(wanted - found.keys()):
+            for id in sorted(id for id in wanted if id not in found):
                 self._archive.stored(id)
             known = [id for id in wanted if id in found]
             known.sort(key=lambda id: self._archive.mirror.memories[id].sequence)

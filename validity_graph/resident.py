@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from validity_graph import kernels, ordering
+from validity_graph import kernels
 from validity_graph.errors import InputError
-from validity_graph.kernels import adjacency, cone, reading
+from validity_graph.kernels import adjacency, cone, laying, reading
 from validity_graph.kernels.adjacency import (
     EDGES,
     IN_USED,
@@ -24,29 +24,11 @@ from validity_graph.kernels.adjacency import (
     STALLED,
     TOP_LEVEL,
     Edges,
-    State,
 )
-from validity_graph.topology import Topology, build_topology
+from validity_graph.topology import build_topology
 
-#: Node and edge numbers and places in the pools fit in 31 bits.
-_MOST = np.iinfo(np.int32).max
 #: Levels are made dense again when one passes this.
 _LEVEL_LIMIT = 1 << 30
-
-_BY_NODE = ("node", "invalidity", "direct")
-_IN_POOL = ("source", "weight", "opens", "justification", "edge")
-_SCRATCH = ("heap", "stack", "place", "trail", "group", "dirty", "changed")
-#: Of the arrays that are not int32.
-_DTYPE: dict[str, Any] = {
-    "counter": np.int64,
-    "node": adjacency.NODE,
-    "invalidity": np.float64,
-    "direct": np.float64,
-    "weight": np.float64,
-    "opens": np.uint8,
-    "justification": np.int64,
-    "heap": np.int64,
-}
 
 
 class ResidentGraph:
@@ -63,7 +45,7 @@ class ResidentGraph:
 
     def __init__(self) -> None:
         """Start without memories."""
-        self._state = _allocated(0, 0)
+        self._state = laying.allocated(0, 0)
 
     @classmethod
     def from_arrays(
@@ -103,14 +85,14 @@ class ResidentGraph:
             np.ascontiguousarray(supports, dtype=np.uint8),
             np.ascontiguousarray(justification, dtype=np.int64),
         )
-        graph._state = state = _allocated(node_count, edges.source.size)
+        graph._state = state = laying.allocated(node_count, edges.source.size)
         if premise is not None:
             state.node["premise"][:node_count] = np.asarray(premise, dtype=bool)
         state.direct[:node_count] = evidence
         state.invalidity[:node_count] = result.invalidity
-        _lay_order(state, topology, all_settled=result.converged)
+        laying.lay_order(state, topology, all_settled=result.converged)
         del topology, result
-        _lay_edges(state, edges, node_count)
+        laying.lay_edges(state, edges, node_count)
         cone.settle(state)
         return graph
 
@@ -293,8 +275,11 @@ class ResidentGraph:
         state = self._state
         counter = state.counter
         if counter[NODES] + nodes > state.direct.size:
-            self._grow(_BY_NODE, int(counter[NODES]), int(counter[NODES]) + nodes)
-            fresh = {name: np.empty(self._state.direct.size, _DTYPE.get(name, np.int32)) for name in _SCRATCH}
+            self._grow(laying.BY_NODE, int(counter[NODES]), int(counter[NODES]) + nodes)
+            fresh = {
+                name: np.empty(self._state.direct.size, laying.DTYPE.get(name, np.int32))
+                for name in laying.SCRATCH
+            }
             self._state = self._state._replace(**fresh)
         if counter[EDGES] + edges > state.edge_target.size:
             self._grow(("edge_target",), int(counter[EDGES]), int(counter[EDGES]) + edges)
@@ -303,7 +288,7 @@ class ResidentGraph:
 
     def _grow(self, names: tuple[str, ...], used: int, needed: int) -> None:
         """Copy the first ``used`` places of the arrays ``names`` into larger ones."""
-        capacity = _capacity(needed)
+        capacity = laying.capacity(needed)
         for name in names:
             old = getattr(self._state, name)
             new = np.zeros(capacity, old.dtype) if name == "node" else np.empty(capacity, old.dtype)
@@ -322,15 +307,15 @@ class ResidentGraph:
 
     def _repack_in(self, more: int) -> None:
         node = self._state.node[: self.node_count]
-        capacity = _capacity(int(node["count"].sum(dtype=np.int64)) + more)
-        for name in _IN_POOL:
+        capacity = laying.capacity(int(node["count"].sum(dtype=np.int64)) + more)
+        for name in laying.IN_POOL:
             pool = adjacency.repacked(getattr(self._state, name), node["start"], node["count"], capacity)
             self._state = self._state._replace(**{name: pool})
         self._state.counter[IN_USED] = adjacency.renumber_blocks(node["start"], node["count"], node["room"])
 
     def _repack_out(self, more: int) -> None:
         node = self._state.node[: self.node_count]
-        capacity = _capacity(int(node["out_count"].sum(dtype=np.int64)) + more)
+        capacity = laying.capacity(int(node["out_count"].sum(dtype=np.int64)) + more)
         pool = adjacency.repacked(self._state.out_target, node["out_start"], node["out_count"], capacity)
         self._state = self._state._replace(out_target=pool)
         self._state.counter[OUT_USED] = adjacency.renumber_blocks(
@@ -348,66 +333,6 @@ class ResidentGraph:
 def _frozen(view: NDArray[np.float64]) -> NDArray[np.float64]:
     view.setflags(write=False)
     return view
-
-
-def _capacity(needed: int) -> int:
-    """Places to allocate where ``needed`` are: half as many again, so that copies are amortised."""
-    if needed > _MOST:
-        raise InputError(f"{needed} memories or edges, gaps included: one graph takes at most {_MOST}")
-    return min(needed + needed // 2 + 16, _MOST)
-
-
-def _allocated(node_count: int, edge_count: int) -> State:
-    """Room for a graph of this size; the counters say so, nothing else is laid yet."""
-    nodes, edges = _capacity(node_count), _capacity(edge_count)
-    size = dict.fromkeys(State._fields, nodes)
-    size |= dict.fromkeys((*_IN_POOL, "out_target", "edge_target"), edges)
-    arrays = {name: np.empty(size[name], _DTYPE.get(name, np.int32)) for name in State._fields}
-    arrays["node"] = np.zeros(nodes, adjacency.NODE)
-    arrays["counter"] = np.zeros(9, dtype=np.int64)
-    state = State(**arrays)
-    state.counter[[NODES, EDGES, IN_USED, OUT_USED]] = node_count, edge_count, edge_count, edge_count
-    return state
-
-
-def _lay_order(state: State, topology: Topology, *, all_settled: bool) -> None:
-    cone.lay_order(
-        state, topology.order, topology.level_indptr, topology.component_start, topology.component_end
-    )
-    state.counter[TOP_LEVEL] = topology.level_indptr.size
-    if not all_settled:
-        # Which ones did not settle is not told: have each say so again.
-        for v in topology.order[topology.component_start]:
-            adjacency.mark(state, int(v))
-
-
-def _lay_edges(state: State, edges: Edges, node_count: int) -> None:
-    """Fill the pools in the canonical order, by the sorts of ``build_topology`` in the caller's numbering.
-
-    What the pools have beyond the edges is never touched, so it takes no memory yet.
-    """
-    node = state.node[:node_count]
-    source, target, _, supports, justification = edges
-    state.edge_target[: source.size] = target
-    inert = (supports != 0) & (node["premise"] != 0)[target]
-    state.edge_target[np.flatnonzero(inert)] = adjacency.INERT - target[inert]
-    kept = np.flatnonzero(~inert).astype(np.int32)
-    state.counter[[IN_USED, OUT_USED]] = kept.size
-    run = ordering.loops(node_count + source.size)
-    by_source = run.stable_order(source, kept, node_count)
-    out_count = np.bincount(source[kept], minlength=node_count)
-    count = np.bincount(target[kept], minlength=node_count)
-    requires = count - np.bincount(target[kept][supports[kept] != 0], minlength=node_count)
-    indptr = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
-    requires_end = indptr[:-1] + requires.astype(np.int32)
-    same = np.arange(node_count, dtype=np.int32)
-    edge = run.place_edges(target, supports, by_source, same, indptr, requires_end)
-    state.opens[: edge.size] = run.sort_supports(edge, indptr, requires_end, justification)
-    run.sort_parallel(edge, indptr, requires_end, justification, source, edges.weight)
-    node["start"], node["count"], node["room"], node["requires"] = indptr[:-1], count, count, requires
-    node["out_start"] = np.cumsum(out_count) - out_count
-    node["out_count"] = node["out_room"] = out_count
-    cone.lay_edges(state, edges, edge, by_source)
 
 
 def _column(name: str, values: ArrayLike, count: int | None, dtype: Any) -> NDArray[Any]:  # noqa: ANN401

@@ -91,6 +91,10 @@ def build_topology(
     own; ``premise``: bool[node_count], memories that keep no supports.  Parallel edges are kept: they
     are different propositions.  ``dtype`` of the weights is float32 or float64.
 
+    Levels and components are those of all edges, of weight 0 too, so that one topology serves any weights and
+    a derivative by a weight that is 0.  They only say what is computed together: an edge of weight 0
+    grounds nobody and ties no loop (``ordering.support_loop``), and changes no value.
+
     O(n + m) time and no recursion.  Raises ``InputError`` that names the edge for an end out of range,
     an edge from a memory to itself, or a weight outside [0, 1].  SEMANTICS sections 1 and 3.
     """

@@ -43,8 +43,12 @@ def noisy_or(topology: Topology | Plan, direct: Tensor, *, weight: Tensor | None
     brings weights into it); ``None`` takes the topology's own.  float32 or float64, that of ``direct``, on
     the device of ``direct``.  A ``Plan`` saves laying the topology out again for each call.
 
-    Differentiable once by ``direct`` and ``weight``.  A component without evidence is exactly 0 (law 2);
-    where the derivative there is infinite, the gradient is cut off with a ``RuntimeWarning``.
+    Differentiable once by ``direct`` and ``weight``; at a weight of 0, as it changes to the right.  Where
+    such a weight would close a loop of supports the invalidity itself may jump: the derivative is then
+    that of the formula as it stands, the loop open.  Large cycles: all members move at once in a round,
+    so a ring of more than 10,000 stops early and says so, where the other kernels take a few rounds.  A
+    component without evidence is exactly 0 (law 2); where the derivative there is infinite, the
+    gradient is cut off with a ``RuntimeWarning``.
     Raises ``InputError`` for another shape, dtype or device.  SEMANTICS section 3.
     """
     return noisy_or_rounds(topology, direct, weight=weight)[0]
