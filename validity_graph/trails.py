@@ -165,6 +165,8 @@ def _shortest(start: Values, source: Numbers, target: Numbers, cost: Values) -> 
     """Cost of the cheapest way to each place, of ``start`` there and edges from there on."""
     size = start.size
     entered = np.flatnonzero(np.isfinite(start))
+    if entered.size == 0:
+        return start
     source = np.concatenate((source, np.full(entered.size, size)))
     target, cost = np.concatenate((target, entered)), np.concatenate((cost, start[entered]))
     order = np.lexsort((cost, target, source))
