@@ -328,6 +328,17 @@ def test_a_retraction_reaches_replayed_copies_but_not_later_ones():
     assert statuses(graph) == {"party": "outdated", "off": "valid", "replay": "outdated", "anew": "valid"}
 
 
+def test_a_retraction_that_reaches_copies_closes_no_cycle():
+    graph = ValidityGraph.open()
+    for id in ("a", "b", "c"):
+        graph.add(id, "the same words")
+    graph.connect("a", "b", type="overturns", kind="retracts")
+    # It would reach the earlier "a" too, which has taken away its force already.
+    graph.connect("b", "c", type="overturns", kind="retracts", weight=0.9)
+    found = graph.check()
+    assert [found[id].invalidity for id in ("a", "b", "c")] == [0.0, 1.0, 0.0]
+
+
 def test_ids_are_byte_exact():
     graph = ValidityGraph.open()
     for id in ("k1", "K1", "caf\u00e9", "cafe\u0301"):

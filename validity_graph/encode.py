@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from validity_graph.admission import find_cycle
 from validity_graph.records import (
     CONFIRMS,
     OVERTURNS,
@@ -179,7 +180,8 @@ def _of_twins(edges: Sequence[Edge], stored: Sequence[StoredMemory]) -> list[Edg
     """Let a retraction reach every earlier memory that says the very same as the one it names.
 
     What never held did not hold in another record of it either, so a replayed or doubled write does not
-    bring it back (SEMANTICS sections 7.6 to 7.8).
+    bring it back (SEMANTICS sections 7.6 to 7.8).  Where that would close a cycle of retractions, what was
+    said outright stands.
     """
     by_id = {item.memory.id: item for item in stored}
     twins: dict[str, list[StoredMemory]] = defaultdict(list)
@@ -189,13 +191,31 @@ def _of_twins(edges: Sequence[Edge], stored: Sequence[StoredMemory]) -> list[Edg
     for item in stored:
         twins[same_text(item.memory)].append(item)
     said = {(item.source, item.target) for item in edges if item.type == OVERTURNS}
-    return [
+    reaching = [
         replace(item, target=twin.memory.id)
         for item in retractions
         if item.source in by_id and item.target in by_id
         for twin in twins[same_text(by_id[item.target].memory)]
         if (item.source, twin.memory.id) not in said and is_later(by_id[item.source], twin)
     ]
+    return _without_cycles(sorted(reaching, key=lambda item: item.key), given=retractions)
+
+
+def _without_cycles(retractions: Sequence[Edge], *, given: Sequence[Edge]) -> list[Edge]:
+    """Return those of ``retractions`` that close no cycle with the ``given`` ones and with each other."""
+    following: dict[str, set[str]] = defaultdict(set)
+    for item in given:
+        if item.weight > 0.0:
+            following[item.source].add(item.target)
+    kept = []
+    for item in retractions:
+        fresh = item.target not in following[item.source]
+        following[item.source].add(item.target)
+        if fresh and find_cycle(item.source, following) is not None:
+            following[item.source].discard(item.target)
+        else:
+            kept.append(item)
+    return kept
 
 
 def ruled(ruling: Ruling) -> Edge:
