@@ -14,12 +14,16 @@ from validity_graph.records import OVERTURNS, Edge, Verification
 from validity_graph.verification import (
     Pair,
     edges_from,
+    influence,
     pairs_to_ask,
     supports_from,
     without_retraction_cycles,
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from validity_graph.candidates import CandidateIndex
     from validity_graph.verifier import Verifier
 
@@ -63,7 +67,8 @@ class Asker:
         with archive.lock:
             mirror = archive.current()
             fresh, pairs = pairs_to_ask(self.index(), mirror)
-        scored = self._score(pairs, progress)
+            reach = influence(pairs, mirror, now=archive.clock())
+        scored = self._score(pairs, reach, progress)
         with archive.writing() as (transaction, mirror):
             # Somebody may have written while the verifier was reading.
             held = mirror.memories
@@ -97,7 +102,9 @@ class Asker:
                 archive.log(transaction, "infer_supports", "", detail={"supports": len(edges)})
         return len(edges)
 
-    def _score(self, pairs: Sequence[Pair], progress: Progress | None) -> list[Edge]:
+    def _score(
+        self, pairs: Sequence[Pair], reach: NDArray[np.float64], progress: Progress | None
+    ) -> list[Edge]:
         if not pairs:
             return []
         if self.verifier is None:
@@ -108,6 +115,7 @@ class Asker:
             [source.memory.text for source, _ in pairs],
             [target.memory.text for _, target in pairs],
             domains=[target.memory.domain for _, target in pairs],
+            influence=reach,
             progress=progress,
         )
         return edges_from(pairs, scores)

@@ -7,9 +7,11 @@ Candidates propose, the verifier scores, and a score over the evidence floor bec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from validity_graph.admission import find_cycle
 from validity_graph.mirror import Mirror
@@ -43,6 +45,31 @@ def pairs_to_ask(index: CandidateIndex, mirror: Mirror) -> tuple[list[str], list
     pairs = [(by_sequence[source], by_sequence[target]) for source, target in proposed]
     new = [pair for pair in pairs if (pair[0].memory.id, pair[1].memory.id) not in mirror.asked]
     return [item.memory.id for item in fresh], new
+
+
+def influence(pairs: Sequence[Pair], mirror: Mirror, *, now: datetime) -> NDArray[np.float64]:
+    """Return how much a verdict on each pair can still move, shape ``(len(pairs),)`` in [0, 1].
+
+    A verdict moves its target's direct invalidity by what stands for the target so far, and nothing
+    downstream by more (noisy-or is linear in each input, with slopes in [0, 1]).  Counted are rulings and
+    edges that stay as they are: from sources of trust 1, not dated after ``now``, that nothing speaks for or
+    against, and against targets that nothing confirms.
+    """
+    room: dict[str, float] = {}
+    challenged = {edge.target for edge in mirror.edges.values() if edge.type in (OVERTURNS, CONFIRMS)}
+    for edge in mirror.edges.values():
+        source = mirror.memories.get(edge.source)
+        if edge.type != OVERTURNS or source is None or edge.source in challenged:
+            continue
+        if source.memory.trust == 1.0 and (source.memory.time or now) <= now:
+            room[edge.target] = room.get(edge.target, 1.0) * (1.0 - edge.weight)
+    for ruling in mirror.rulings:
+        if ruling.action == "invalidate":
+            room[ruling.target] = room.get(ruling.target, 1.0) * (1.0 - ruling.probability)
+    cleared = {edge.target for edge in mirror.edges.values() if edge.type == CONFIRMS}
+    cleared |= {ruling.target for ruling in mirror.rulings if ruling.action == "confirm"}
+    targets = [target.memory.id for _, target in pairs]
+    return np.array([1.0 if id in cleared else room.get(id, 1.0) for id in targets], dtype=np.float64)
 
 
 def edges_from(pairs: Sequence[Pair], scores: Scores) -> list[Edge]:
