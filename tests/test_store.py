@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from validity_graph import StoreError, ValidityGraph, schema
 from validity_graph.records import Edge, Evidence, Memory
-from validity_graph.store import SQLStore, StoredMemory
+from validity_graph.store import LogLine, SQLStore, StoredMemory
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
@@ -73,6 +73,34 @@ def test_a_block_that_raises_writes_nothing():
         raise ZeroDivisionError
     assert kept.snapshot().memories == ()
     assert kept.history() == []
+
+
+@given(counts=st.lists(st.integers(0, 4), max_size=6))
+@settings(max_examples=20, deadline=None)
+def test_lines_of_the_log_are_numbered_as_history_tells_them(counts):
+    kept = SQLStore()
+    told = []
+    for k, count in enumerate(counts):
+        lines = [LogLine(NOW, "add", f"{k}.{i}", "", {"place": i}) for i in range(count)]
+        with kept.transaction() as transaction:
+            told += list(zip(transaction.append_lines(lines), (line.subject for line in lines), strict=True))
+            assert transaction.revision() == len(told)
+    assert [(entry.sequence, entry.subject) for entry in kept.history()] == told
+
+
+def test_putting_again_replaces_what_has_the_same_id_or_key():
+    kept = SQLStore()
+    old, new = Memory("a", "x", trust=0.5), Memory("a", "y", NOW, meta={"k": 1})
+    weak, strong = Edge("a", "b", "requires", 0.2), Edge("a", "b", "requires", 0.9, justification="j")
+    other = Edge("a", "b", "requires", 0.3, proposition="p")
+    with kept.transaction() as transaction:
+        transaction.put_memories([StoredMemory(1, NOW, old)])
+        transaction.put_edges([weak, other])
+    with kept.transaction() as transaction:
+        transaction.put_memories([StoredMemory(1, NOW, new)])
+        transaction.put_edges([weak, strong])
+    assert kept.snapshot().memories == (StoredMemory(1, NOW, new),)
+    assert kept.snapshot().edges == (strong, other)
 
 
 def test_the_file_is_in_wal_mode_with_foreign_keys(tmp_path):

@@ -7,27 +7,39 @@ are SEMANTICS sections 1, 2 and 7.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 
 from validity_graph.errors import ConflictError, CycleError, ForgottenError, InputError, UnknownMemoryError
 from validity_graph.formats import Record, placed
 from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPPORTS, Edge, Memory, same_text
 from validity_graph.store import StoredMemory, Tombstone
 
-#: Arrival of a memory that asks to enter; only what is stored has one.
-NEVER = datetime.max.replace(tzinfo=timezone.utc)
-
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the graph holds when a record asks to enter; ``retractions`` maps a source to its targets."""
+    """What the graph holds when a record asks to enter; ``retractions`` maps a source to its targets.
 
-    memories: MutableMapping[str, StoredMemory]
+    ``entering`` are memories, and ``retracting`` retractions, that were let in with the same write.
+    """
+
+    memories: Mapping[str, StoredMemory]
     tombstones: Mapping[str, Tombstone]
     retractions: MutableMapping[str, set[str]]
+    entering: dict[str, Memory] = field(default_factory=dict)
+    retracting: dict[str, set[str]] = field(default_factory=dict)
+
+    def memory(self, id: str) -> Memory | None:
+        """Return the memory of this id as it will be, ``None`` where there is none."""
+        new = self.entering.get(id)
+        if new is not None:
+            return new
+        stored = self.memories.get(id)
+        return None if stored is None else stored.memory
+
+    def retracted(self, source: str) -> set[str]:
+        """Return what ``source`` will retract."""
+        return self.retracting.get(source) or self.retractions.get(source, set())
 
 
 def admit(
@@ -44,23 +56,24 @@ def admit(
     Memories come first, so that an edge may stand before its ends.  ``digest`` is the store's, by which a
     forgotten text is recognised.  Raises as ``check_memory`` and ``check_edge`` do, with the place in front.
     """
-    held = ChainMap[str, StoredMemory]({}, holdings.memories)
-    retractions = ChainMap[str, set[str]]({}, holdings.retractions)
-    wider = Holdings(held, holdings.tombstones, retractions)
     memories: list[Memory] = []
-    for place, item in placed(records, Memory):
-        with located(place):
-            key = digest(same_text(item)) if holdings.tombstones else ""
-            if check_memory(item, wider, digest=key, replace=replace, remember=remember):
-                memories.append(item)
-                held[item.id] = StoredMemory(0, NEVER, item)
     edges: dict[tuple[str, str, str, str], Edge] = {}
-    for place, given in placed(records, Edge):
-        with located(place):
-            check_edge(given, wider, allow_missing=allow_missing)
-        if given.type == OVERTURNS and given.kind == RETRACTS:
-            retractions[given.source] = retractions.get(given.source, set()) | {given.target}
-        edges[given.key] = given
+    here = ""
+    try:
+        for here, item in placed(records, Memory):  # noqa: B007  read where a record is refused
+            key = digest(same_text(item)) if holdings.tombstones else ""
+            if check_memory(item, holdings, digest=key, replace=replace, remember=remember):
+                memories.append(item)
+                holdings.entering[item.id] = item
+        for here, given in placed(records, Edge):  # noqa: B007
+            check_edge(given, holdings, allow_missing=allow_missing)
+            if given.type == OVERTURNS and given.kind == RETRACTS:
+                holdings.retracting[given.source] = holdings.retracted(given.source) | {given.target}
+            edges[given.key] = given
+    except InputError as problem:
+        if not here:
+            raise
+        raise type(problem)(f"{here}: {problem}") from None
     return memories, list(edges.values())
 
 
@@ -72,18 +85,18 @@ def check_memory(new: Memory, holdings: Holdings, *, digest: str, replace: bool,
     """
     if not remember:
         _check_forgotten(new, holdings.tombstones, digest)
-    old = holdings.memories.get(new.id)
+    old = holdings.memory(new.id)
     if old is None:
         return True
-    if old.memory == new:
+    if old == new:
         return False
     if not replace:
         raise ConflictError(
             f"memory {new.id!r} is there already with other content; use another id or pass replace=True"
         )
-    if old.memory.namespace != new.namespace:
+    if old.namespace != new.namespace:
         raise ConflictError(
-            f"memory {new.id!r} cannot move from namespace {old.memory.namespace!r} to {new.namespace!r}; "
+            f"memory {new.id!r} cannot move from namespace {old.namespace!r} to {new.namespace!r}; "
             "use another id"
         )
     return True
@@ -98,19 +111,19 @@ def check_edge(new: Edge, holdings: Holdings, *, allow_missing: bool) -> None:
     """
     if new.source == new.target:
         raise InputError(f"edge {new.source} -> {new.target} points at itself; remove it")
-    ends = [_end(id, holdings, allow_missing=allow_missing) for id in (new.source, new.target)]
-    source, target = ends
+    source = _end(new.source, holdings, allow_missing=allow_missing)
+    target = _end(new.target, holdings, allow_missing=allow_missing)
     if source is None or target is None:
         return
-    if source.memory.namespace != target.memory.namespace:
+    if source.namespace != target.namespace:
         raise InputError(
-            f"edge {new.source} -> {new.target} crosses from namespace {source.memory.namespace!r} to "
-            f"{target.memory.namespace!r}; edges stay inside one namespace"
+            f"edge {new.source} -> {new.target} crosses from namespace {source.namespace!r} to "
+            f"{target.namespace!r}; edges stay inside one namespace"
         )
     if new.type in (OVERTURNS, CONFIRMS):
-        _check_order(new, source.memory, target.memory)
+        _check_order(new, source, target)
     if new.type == OVERTURNS and new.kind == RETRACTS:
-        _check_retraction(new, holdings.retractions)
+        _check_retraction(new, holdings)
 
 
 def find_cycle(start: str, following: Mapping[str, Iterable[str]]) -> list[str] | None:
@@ -160,17 +173,6 @@ def utf8(value: str, *, what: str) -> str:
     return value
 
 
-@contextmanager
-def located(place: str) -> Iterator[None]:
-    """Put the place of a record in front of what is wrong with it."""
-    try:
-        yield
-    except InputError as problem:
-        if not place:
-            raise
-        raise type(problem)(f"{place}: {problem}") from None
-
-
 def _check_forgotten(new: Memory, tombstones: Mapping[str, Tombstone], digest: str) -> None:
     if new.id in tombstones:
         raise ForgottenError(
@@ -185,16 +187,16 @@ def _check_forgotten(new: Memory, tombstones: Mapping[str, Tombstone], digest: s
             )
 
 
-def _end(id: str, holdings: Holdings, *, allow_missing: bool) -> StoredMemory | None:
-    stored = holdings.memories.get(id)
-    if stored is None and not allow_missing:
+def _end(id: str, holdings: Holdings, *, allow_missing: bool) -> Memory | None:
+    found = holdings.memory(id)
+    if found is None and not allow_missing:
         mend = (
             "it was forgotten"
             if id in holdings.tombstones
             else "add the memory first or pass --allow-missing"
         )
         raise UnknownMemoryError(f'edge refers to unknown memory "{id}"; {mend}')
-    return stored
+    return found
 
 
 def _check_order(new: Edge, source: Memory, target: Memory) -> None:
@@ -205,8 +207,9 @@ def _check_order(new: Edge, source: Memory, target: Memory) -> None:
         )
 
 
-def _check_retraction(new: Edge, retractions: Mapping[str, set[str]]) -> None:
-    following = {**retractions, new.source: retractions.get(new.source, set()) | {new.target}}
+def _check_retraction(new: Edge, holdings: Holdings) -> None:
+    own = {new.source: holdings.retracted(new.source) | {new.target}}
+    following = ChainMap(own, holdings.retracting, holdings.retractions)
     cycle = find_cycle(new.source, following)
     if cycle is not None:
         raise CycleError(

@@ -17,7 +17,7 @@ from validity_graph.errors import InputError, UnknownMemoryError
 from validity_graph.formats import Record
 from validity_graph.mirror import Mirror, Recorder
 from validity_graph.records import Intake, Memory, Ruling, probability, same_text
-from validity_graph.store import NOTHING, Store, StoredMemory, Tombstone
+from validity_graph.store import NOTHING, LogLine, Store, StoredMemory, Tombstone
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -112,9 +112,13 @@ class Archive:
                 any(id not in fresh and id not in mirror.memories for id in item.key[:2]) for item in edges
             )
             transaction.put_edges(edges)
-            for item in edges:
-                detail = {"target": item.target, "type": item.type}
-                self.log(transaction, "connect", item.source, detail=detail)
+            now = self.clock()
+            transaction.append_lines(
+                [
+                    LogLine(now, "connect", item.source, "", {"target": item.target, "type": item.type})
+                    for item in edges
+                ]
+            )
         return Intake(memories=len(memories), edges=len(edges), missing=missing)
 
     def drop_edge(self, key: tuple[str, str, str, str]) -> None:
@@ -155,12 +159,18 @@ class Archive:
         self.unread = []
 
     def _put_memories(self, transaction: Recorder, mirror: Mirror, memories: Sequence[Memory]) -> None:
+        now = self.clock()
+        old = [mirror.memories.get(item.id) for item in memories]
+        positions = transaction.append_lines(
+            [
+                LogLine(now, "add" if held is None else "replace", item.id, "", {})
+                for item, held in zip(memories, old, strict=True)
+            ]
+        )
         rows = []
-        for item in memories:
-            old = mirror.memories.get(item.id)
-            sequence = self.log(transaction, "add" if old is None else "replace", item.id)
-            rows.append(StoredMemory(sequence if old is None else old.sequence, self.clock(), item))
-            if old is not None:
+        for item, held, position in zip(memories, old, positions, strict=True):
+            rows.append(StoredMemory(position if held is None else held.sequence, now, item))
+            if held is not None:
                 transaction.drop_asked(item.id)
             if item.id in mirror.tombstones:
                 transaction.unbury(item.id)

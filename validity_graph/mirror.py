@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from validity_graph.records import OVERTURNS, REQUIRES, RETRACTS, SUPPORTS, Edge, Ruling
-from validity_graph.store import Snapshot, StoredMemory, Tombstone, Transaction
+from validity_graph.store import LogLine, Snapshot, StoredMemory, Tombstone, Transaction
 
 Key = tuple[str, str, str, str]
 
@@ -60,8 +60,10 @@ class Mirror:
     def put_edges(self, edges: Iterable[Edge]) -> None:
         """Insert edges, or replace those with the same key."""
         for item in edges:
-            self.drop_edges([item.key])
-            self.edges[item.key] = item
+            key = item.key
+            if key in self.edges:
+                self.drop_edges([key])
+            self.edges[key] = item
             if item.type == OVERTURNS and item.kind == RETRACTS:
                 self.retractions.setdefault(item.source, set()).add(item.target)
 
@@ -143,10 +145,14 @@ class Recorder:
         detail: Mapping[str, Any] | None = None,
     ) -> int:
         """Append a line to the log and return its position."""
-        self._revision = self._transaction.append_log(
-            time=time, action=action, subject=subject, reason=reason, detail=detail or {}
-        )
-        return self._revision
+        return self.append_lines([LogLine(time, action, subject, reason, detail or {})])[0]
+
+    def append_lines(self, lines: Sequence[LogLine]) -> list[int]:
+        """Append lines to the log, in this order, and return their positions."""
+        positions = self._transaction.append_lines(lines)
+        if positions:
+            self._revision = positions[-1]
+        return positions
 
     def put_memories(self, memories: Sequence[StoredMemory]) -> None:
         """Insert or replace memories."""

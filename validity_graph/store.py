@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -33,6 +35,9 @@ from validity_graph.schema import (
     ruling,
     tombstone,
 )
+
+#: Rows in one statement.
+_PART = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,16 @@ class LogEntry:
     """One line of the append-only log; ``subject`` is the id it is about, "" for the whole graph."""
 
     sequence: int
+    time: datetime
+    action: str
+    subject: str
+    reason: str
+    detail: Mapping[str, Any]
+
+
+class LogLine(NamedTuple):
+    """What is to be written into one line of the log; see ``LogEntry``."""
+
     time: datetime
     action: str
     subject: str
@@ -120,6 +135,9 @@ class Transaction(Protocol):
         self, *, time: datetime, action: str, subject: str, reason: str = "", detail: Mapping[str, Any] = ...
     ) -> int:
         """Append a line to the log and return its position."""
+
+    def append_lines(self, lines: Sequence[LogLine]) -> list[int]:
+        """Append lines to the log, in this order, and return their positions."""
 
 
 class Store(Protocol):
@@ -226,22 +244,12 @@ class SQLTransaction:
     def put_memories(self, memories: Sequence[StoredMemory]) -> None:
         """Insert memories, or replace those with the same id."""
         self._name(item.memory.id for item in memories)
-        rows = [_memory_row(item) for item in memories]
-        self._delete_in(memory.c.id, [row["id"] for row in rows])
-        if rows:
-            self._connection.execute(sa.insert(memory), rows)
+        self._put(memory, (memory.c.id,), map(_memory_row, memories))
 
     def put_edges(self, edges: Sequence[Edge]) -> None:
         """Insert edges, or replace those with the same key."""
-        unique = {item.key: item for item in edges}
-        self._name(end for item in unique.values() for end in (item.source, item.target))
-        self.drop_edges(unique)
-        rows = [
-            asdict(item) | {"evidence": None if item.evidence is None else asdict(item.evidence)}
-            for item in unique.values()
-        ]
-        if rows:
-            self._connection.execute(sa.insert(edge), rows)
+        self._name(end for item in edges for end in (item.source, item.target))
+        self._put(edge, edge.primary_key, map(_edge_row, edges))
 
     def drop_edges(self, keys: Iterable[tuple[str, str, str, str]]) -> None:
         """Remove edges by key."""
@@ -306,30 +314,40 @@ class SQLTransaction:
         detail: Mapping[str, Any] | None = None,
     ) -> int:
         """Append a line to the log and return its position."""
-        values = {
-            "time": time.isoformat(),
-            "action": action,
-            "subject": subject,
-            "reason": reason,
-            "detail": dict(detail or {}),
-        }
-        key = self._connection.execute(sa.insert(log), values).inserted_primary_key
-        if key is None:  # pragma: no cover - every supported database returns it
-            raise StoreError("the database did not return the log position")
-        return int(key[0])
+        return self.append_lines([LogLine(time, action, subject, reason, detail or {})])[0]
+
+    def append_lines(self, lines: Sequence[LogLine]) -> list[int]:
+        """Append lines to the log, in this order, and return their positions."""
+        if not lines:
+            return []
+        if len(lines) > 1 and self._connection.dialect.name == "sqlite":
+            # There is one writer at a time and positions count up, so that none need be asked back.
+            self._insert(sa.insert(log), map(_log_row, lines))
+            last = self.revision()
+            return list(range(last - len(lines) + 1, last + 1))
+        numbered = sa.insert(log).returning(log.c.sequence, sort_by_parameter_order=True)
+        return [int(position) for position in self._connection.scalars(numbered, [*map(_log_row, lines)])]
 
     def _name(self, ids: Iterable[str]) -> None:
-        wanted = set(ids)
-        known: set[str] = set()
-        for chunk in _chunks(sorted(wanted)):
-            known.update(self._connection.scalars(sa.select(node.c.id).where(node.c.id.in_(chunk))))
-        rows = [{"id": id} for id in sorted(wanted - known)]
-        if rows:
-            self._connection.execute(sa.insert(node), rows)
+        rows = ({"id": id} for id in dict.fromkeys(ids))
+        self._insert(self._upsert(node).on_conflict_do_nothing(), rows)
 
-    def _delete_in(self, column: sa.Column[str], values: Sequence[str]) -> None:
-        for chunk in _chunks(values):
-            self._connection.execute(sa.delete(column.table).where(column.in_(chunk)))
+    def _put(self, table: sa.Table, key: Iterable[sa.Column[Any]], rows: Iterable[dict[str, Any]]) -> None:
+        """Insert ``rows``, or replace those with the same ``key``."""
+        names = [column.name for column in key]
+        statement = self._upsert(table)
+        values = {name: value for name, value in statement.excluded.items() if name not in names}
+        self._insert(statement.on_conflict_do_update(index_elements=names, set_=values), rows)
+
+    def _upsert(self, table: sa.Table) -> Any:  # noqa: ANN401  the dialects' inserts share no type
+        dialect = sqlite if self._connection.dialect.name == "sqlite" else postgresql
+        return dialect.insert(table)
+
+    def _insert(self, statement: sa.Insert, rows: Iterable[dict[str, Any]]) -> None:
+        # A part at a time: rows that pile up cost more in garbage collection than in the database.
+        waiting = iter(rows)
+        while part := list(itertools.islice(waiting, _PART)):
+            self._connection.execute(statement, part)
 
 
 def _snapshot(connection: Connection) -> Snapshot:
@@ -347,10 +365,45 @@ def _revision(connection: Connection) -> int:
     return int(connection.scalar(sa.select(sa.func.coalesce(sa.func.max(log.c.sequence), 0))) or 0)
 
 
+def _log_row(line: LogLine) -> dict[str, Any]:
+    return {
+        "time": line.time.isoformat(),
+        "action": line.action,
+        "subject": line.subject,
+        "reason": line.reason,
+        "detail": dict(line.detail),
+    }
+
+
 def _memory_row(item: StoredMemory) -> dict[str, Any]:
-    row = asdict(item.memory)
-    row["time"] = None if item.memory.time is None else item.memory.time.isoformat()
-    return row | {"sequence": item.sequence, "added": item.added.isoformat(), "meta": dict(item.memory.meta)}
+    given = item.memory
+    return {
+        "sequence": item.sequence,
+        "id": given.id,
+        "text": given.text,
+        "time": None if given.time is None else given.time.isoformat(),
+        "domain": given.domain,
+        "namespace": given.namespace,
+        "trust": given.trust,
+        "channel": given.channel,
+        "premise": given.premise,
+        "meta": dict(given.meta),
+        "added": item.added.isoformat(),
+    }
+
+
+def _edge_row(item: Edge) -> dict[str, Any]:
+    return {
+        "source": item.source,
+        "target": item.target,
+        "type": item.type,
+        "proposition": item.proposition,
+        "weight": item.weight,
+        "kind": item.kind,
+        "justification": item.justification,
+        "evidence": None if item.evidence is None else asdict(item.evidence),
+        "inferred": item.inferred,
+    }
 
 
 def _read_memories(connection: Connection) -> Iterator[StoredMemory]:
@@ -387,8 +440,3 @@ def _read_tombstones(connection: Connection) -> Iterator[Tombstone]:
 
 def _time(value: str) -> datetime:
     return datetime.fromisoformat(value)
-
-
-def _chunks(values: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
