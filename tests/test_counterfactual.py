@@ -15,6 +15,7 @@ from tests import oracle
 from validity_graph import InputError, ValidityGraph, kernels
 from validity_graph.ancestry import cut
 from validity_graph.counterfactual import Hinge, blast_radius, hinges, without
+from validity_graph.database import SQLStore
 from validity_graph.encode import EncodedGraph, encode
 from validity_graph.explain import Findings, widest_path
 from validity_graph.formats import Record
@@ -23,7 +24,7 @@ from validity_graph.kernels.adjoint import LIMIT, credit, gradient
 from validity_graph.kernels.direct import direct_evidence
 from validity_graph.kernels.testimony import gather, statement_credit, statement_gradient
 from validity_graph.records import CONFIRMS, OVERTURNS, REQUIRES, RETRACTS, SUPERSEDES, SUPPORTS, Edge, Memory
-from validity_graph.store import NOTHING, SQLStore, StoredMemory
+from validity_graph.store import NOTHING, StoredMemory
 from validity_graph.testing import dependency_graphs, probabilities
 from validity_graph.topology import DirectEvidence
 

@@ -29,6 +29,7 @@ RANK = {
     "ordering": 1,
     "schema": 1,
     "store": 2,
+    "database": 3,
     "formats": 2,
     "topology": 2,
     "credit": 2,

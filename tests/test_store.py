@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from validity_graph import StoreError, ValidityGraph, schema
+from validity_graph.database import SQLStore
 from validity_graph.records import Edge, Evidence, Memory
-from validity_graph.store import LogLine, SQLStore, StoredMemory
+from validity_graph.store import LogLine, StoredMemory
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)

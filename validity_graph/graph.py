@@ -16,6 +16,7 @@ from validity_graph.admission import support_edges, utf8
 from validity_graph.archive import Archive
 from validity_graph.asking import Asker
 from validity_graph.counterfactual import Fallout, Hinge
+from validity_graph.database import SQLStore
 from validity_graph.errors import InputError
 from validity_graph.explain import Thresholds, explanation
 from validity_graph.formats import Record
@@ -37,7 +38,7 @@ from validity_graph.records import (
     parse_time,
     probability,
 )
-from validity_graph.store import LogEntry, SQLStore, Store
+from validity_graph.store import LogEntry, Store
 
 if TYPE_CHECKING:
     from validity_graph.layer import Retrieved
