@@ -17,12 +17,13 @@ from validity_graph.ancestry import cut
 from validity_graph.counterfactual import Hinge, blast_radius, hinges, without
 from validity_graph.database import SQLStore
 from validity_graph.encode import EncodedGraph, encode
-from validity_graph.explain import Findings, widest_path
+from validity_graph.explain import Findings, ground_of
 from validity_graph.formats import Record
 from validity_graph.inference import findings
 from validity_graph.kernels.adjoint import LIMIT, credit, gradient
 from validity_graph.kernels.direct import direct_evidence
 from validity_graph.kernels.testimony import gather, statement_credit, statement_gradient
+from validity_graph.paths import widest_path
 from validity_graph.records import CONFIRMS, OVERTURNS, REQUIRES, RETRACTS, SUPERSEDES, SUPPORTS, Edge, Memory
 from validity_graph.store import NOTHING, StoredMemory
 from validity_graph.testing import dependency_graphs, probabilities
@@ -396,7 +397,7 @@ def widths(found: Findings, target: int) -> list[float]:
 def test_the_widest_path_has_the_strongest_weakest_hop(told, data):
     found = told.findings()
     target = data.draw(st.sampled_from(told.memories)).id
-    path = widest_path(found, found.encoded.number[target])
+    path = widest_path(ground_of(found), found.encoded.number[target])
     expected = widths(found, found.encoded.number[target])
     assert (len(path) > 0) == bool(expected)
     if path:
@@ -411,9 +412,9 @@ def test_the_widest_path_may_be_longer_than_the_strongest():
         + [rests(u, v, 0.7) for u, v in (("a", "b"), ("b", "c"), ("c", "t"))]
     )
     found = told.findings()
-    path = widest_path(found, found.encoded.number["t"])
+    path = widest_path(ground_of(found), found.encoded.number["t"])
     assert ([hop.target for hop in path], path.bottleneck) == (["a", "b", "c", "t"], 0.7)
-    assert widest_path(found, found.encoded.number["s"]) == ()
+    assert widest_path(ground_of(found), found.encoded.number["s"]) == ()
 
 
 def test_no_path_leads_over_a_support_of_a_premise():
@@ -421,7 +422,7 @@ def test_no_path_leads_over_a_support_of_a_premise():
         [says("s", "a"), Edge("a", "p", SUPPORTS), says("z", "p", 0.5), rests("p", "t")], p={"premise": True}
     )
     found = told.findings()
-    assert [hop.source for hop in widest_path(found, found.encoded.number["t"])] == ["z", "p"]
+    assert [hop.source for hop in widest_path(ground_of(found), found.encoded.number["t"])] == ["z", "p"]
 
 
 # -- derivatives -------------------------------------------------------------------------------------------
@@ -582,7 +583,7 @@ def test_a_ladder_of_diamonds_is_instant_and_hinges_on_its_rungs(rungs):
     hinges(encoded, target, count=1)  # compiles
     start = time.process_time()
     named = [item.memory for item in hinges(encoded, target)]
-    path = widest_path(found, target)
+    path = widest_path(ground_of(found), target)
     fallen = blast_radius(found, encoded.number["m0"])
     assert time.process_time() - start < 5.0
     assert named == ["s", *(f"m{k}" for k in range(9))]
@@ -598,7 +599,7 @@ def test_a_chain_of_ten_thousand_does_not_recurse():
     target = encoded.number[f"m{length - 1}"]
     assert [item.memory for item in hinges(encoded, target, count=3)] == ["s", "m0", "m1"]
     assert without(encoded, target, memory=encoded.number["m5000"]) == 0.0
-    assert len(widest_path(found, target)) == length
+    assert len(widest_path(ground_of(found), target)) == length
     assert len(blast_radius(found, encoded.number["m0"])) == length - 1
 
 

@@ -48,6 +48,7 @@ RANK = {
     "supports": 3,
     "resident": 4,
     "trails": 2,
+    "paths": 3,
     "explain": 4,
     "voices": 5,
     "standing": 6,

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from validity_graph import InputError, ValidityGraph
 from validity_graph import judge as judge_module
-from validity_graph.explain import Thresholds
+from validity_graph.counterfactual import blast_radius
+from validity_graph.explain import Thresholds, explanation, ground_of
 from validity_graph.formats import Record
 from validity_graph.inference import Moment
 from validity_graph.records import Edge
@@ -191,6 +192,13 @@ class Writes(RuleBasedStateMachine):
             thresholds=Thresholds(),
         )
         assert list(found.items()) == list(whole.verdicts("noisy_or").items())
+        findings = whole.findings("noisy_or")
+        for id in list(found)[:: max(1, len(found) // 3)]:
+            v = whole.encoded.number[id]
+            explained = explanation(ground_of(findings), v, verdict=found[id], count=3)
+            assert self.graph.explain(id) == explained
+            assert self.graph.blast_radius(id) == blast_radius(findings, v)
+        assert self.graph.check() == found
 
     @rule(day=st.integers(0, 12))
     def as_of(self, day):
@@ -237,6 +245,8 @@ def test_everyday_writes_are_followed(readings):
     graph.check()
     graph.confirm("a")
     assert [graph.check()[id].invalidity for id in ("a", "b4", "b7")] == [0.0, 0.0, 0.7]
+    assert [item.id for item in graph.blast_radius("b0")][:2] == ["b1", "b2"]
+    assert [[hop.target for hop in path] for path in graph.explain("b7").paths] == [["b5", "b6", "b7"]]
     assert len(readings) == 1
 
 

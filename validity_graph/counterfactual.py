@@ -146,12 +146,20 @@ def blast_radius(findings: Findings, node: int) -> list[Fallout]:
     _check_node(encoded, node)
     direct = findings.direct.copy()
     direct[node] = 1.0
-    after = kernels.propagate(encoded.topology, direct).invalidity
-    memory = np.arange(encoded.memory.start, encoded.memory.stop)
-    harm = (after - findings.invalidity)[memory]
-    hit = memory[harm > TOLERANCE]
-    hit = hit[np.argsort(-harm[harm > TOLERANCE], kind="stable")]
-    return [Fallout(encoded.ids[v], float(findings.invalidity[v]), float(after[v])) for v in hit if v != node]
+    after = kernels.propagate(encoded.topology, direct).invalidity.astype(np.float64)
+    hit = fallen(findings.invalidity, after)
+    return [
+        Fallout(encoded.ids[v], float(findings.invalidity[v]), float(after[v]))
+        for v in hit.tolist()
+        if v != node and v in encoded.memory
+    ]
+
+
+def fallen(before: Values, after: Values) -> NDArray[np.int64]:
+    """Return the nodes whose invalidity rose from ``before`` to ``after``, (n,) each, most harmed first."""
+    harm = after - before
+    hit = np.flatnonzero(harm > TOLERANCE)
+    return hit[np.argsort(-harm[hit], kind="stable")]
 
 
 def _screens(cone: Cone) -> list[tuple[Values, Values]]:

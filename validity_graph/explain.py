@@ -7,8 +7,6 @@ supports.  Its strength is the product of its weights, its bottleneck the weakes
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.encode import EncodedGraph
+from validity_graph.paths import Ground, strongest_paths, widest_path
 from validity_graph.records import (
     CONFIRMS,
     RETRACTS,
@@ -30,7 +29,7 @@ from validity_graph.records import (
     Status,
     Verdict,
 )
-from validity_graph.trails import HOP_COST, Inflow, Said, Trails, hop
+from validity_graph.trails import Inflow, Said, Trails
 
 Values = NDArray[np.float64]
 
@@ -79,16 +78,21 @@ def verdicts(findings: Findings, *, thresholds: Thresholds) -> dict[str, Verdict
     }
 
 
-def explanation(findings: Findings, target: int, *, verdict: Verdict, count: int) -> Explanation:
+def explanation(ground: Ground, target: int, *, verdict: Verdict, count: int) -> Explanation:
     """Return the ``count`` strongest evidence paths to node ``target``, and the widest."""
-    paths = strongest_paths(findings, target, count=count)
+    paths = strongest_paths(ground, target, count=count)
     return Explanation(
         verdict=verdict,
         paths=tuple(paths),
         strength=tuple(path.strength for path in paths),
         bottleneck=tuple(path.bottleneck for path in paths),
-        widest=widest_path(findings, target),
+        widest=widest_path(ground, target),
     )
+
+
+def ground_of(findings: Findings) -> Ground:
+    """Return what paths to any node lead over."""
+    return Ground.of(contributions(findings), _inflow(findings))
 
 
 def contributions(findings: Findings) -> dict[int, dict[int, Said]]:
@@ -120,104 +124,6 @@ def left_of(words: Iterable[tuple[int, int, Edge]], force: Sequence[float] | Val
         if score > 0.0:
             said[source] = Said(score, max(items, key=lambda item: item.weight), age)
     return said
-
-
-@dataclass(frozen=True, slots=True)
-class _Tail:
-    """The end of a path, from node ``v`` on: the edge that leaves v, and the tail behind it."""
-
-    v: int
-    edge: int
-    behind: _Tail | None
-
-    def holds(self, v: int) -> bool:
-        """Whether the path runs through node v already."""
-        here: _Tail | None = self
-        while here is not None:
-            if here.v == v:
-                return True
-            here = here.behind
-        return False
-
-
-def strongest_paths(findings: Findings, target: int, *, count: int) -> list[Path]:
-    """Return up to ``count`` strongest loop-free evidence paths to node ``target``, strongest first.
-
-    A best-first search backwards over the cone that settles each node at most ``count`` times, so it is
-    linear in the cone's edges times ``count``, with a heap's logarithm.
-    """
-    encoded = findings.encoded
-    spoken, into, circular = contributions(findings), _structure_into(findings), _circular(encoded)
-    settled: dict[int, int] = defaultdict(int)
-    found: list[Path] = []
-    ticket = itertools.count()
-    waiting: list[tuple[float, int, int, _Tail | None, Path | None]] = [(0.0, 0, target, None, None)]
-    while waiting and len(found) < count:
-        cost, _, v, tail, start = heapq.heappop(waiting)
-        if start is not None:
-            found.append(_joined(encoded, start, tail))
-            continue
-        settled[v] += 1
-        if settled[v] > count:
-            continue
-        for score, edge, _ in spoken.get(v, {}).values():
-            entry = (cost + _cost(score), next(ticket), v, tail, Path(hop(edge, weight=score)))
-            heapq.heappush(waiting, entry)
-        for e in into.get(v, ()):
-            u = int(encoded.source[e])
-            # Only inside a component can a path come back to where it was.
-            if u in circular and (u == v or (tail is not None and tail.holds(u))):
-                continue
-            step = cost + _cost(float(encoded.weight[e]))
-            heapq.heappush(waiting, (step, next(ticket), u, _Tail(v, e, tail), None))
-    return found
-
-
-def widest_path(findings: Findings, target: int) -> Path | tuple[()]:
-    """Return the evidence path to node ``target`` whose weakest hop is strongest; empty without evidence.
-
-    Its ``bottleneck`` is the credit of the best explanation, the operator of [PRM] Eq. 8 on the graph
-    (SEMANTICS section 6).  Among equally wide ones a short one.  Best first, each node settled once:
-    linear in the cone's edges, with a heap's logarithm.
-    """
-    encoded = findings.encoded
-    spoken, into = contributions(findings), _structure_into(findings)
-    settled: set[int] = set()
-    ticket = itertools.count()
-    waiting: list[tuple[float, int, int, int, _Tail | None, Path | None]] = [
-        (-1.0, 0, next(ticket), target, None, None)
-    ]
-    while waiting:
-        width, hops, _, v, tail, start = heapq.heappop(waiting)
-        if start is not None:
-            return _joined(encoded, start, tail)
-        if v in settled:
-            continue
-        settled.add(v)
-        for score, edge, _ in spoken.get(v, {}).values():
-            entry = (max(width, -score), hops + 1, next(ticket), v, tail, Path(hop(edge, weight=score)))
-            heapq.heappush(waiting, entry)
-        for e in into.get(v, ()):
-            u = int(encoded.source[e])
-            if u not in settled:
-                step = max(width, -float(encoded.weight[e]))
-                heapq.heappush(waiting, (step, hops + 1, next(ticket), u, _Tail(v, e, tail), None))
-    return ()
-
-
-def _joined(encoded: EncodedGraph, start: Path, tail: _Tail | None) -> Path:
-    path = start
-    while tail is not None:
-        path = Path(hop(encoded.structure[tail.edge]), path)
-        tail = tail.behind
-    return path
-
-
-def _circular(encoded: EncodedGraph) -> set[int]:
-    """Nodes inside a strongly connected component of more than one."""
-    topology = encoded.topology
-    spans = zip(topology.component_start, topology.component_end, strict=True)
-    return {int(v) for start, end in spans for v in topology.order[start:end]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,15 +226,3 @@ def _inflow(findings: Findings) -> Inflow:
         support=encoded.supports[e],
         edge=lambda k: structure[e[k]],
     )
-
-
-def _structure_into(findings: Findings) -> dict[int, list[int]]:
-    encoded = findings.encoded
-    into: dict[int, list[int]] = defaultdict(list)
-    for e in _live(findings):
-        into[int(encoded.target[e])].append(int(e))
-    return into
-
-
-def _cost(weight: float) -> float:
-    return math.inf if weight <= 0.0 else -math.log(weight) + HOP_COST

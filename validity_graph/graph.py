@@ -18,7 +18,7 @@ from validity_graph.asking import Asker
 from validity_graph.counterfactual import Fallout, Hinge
 from validity_graph.database import SQLStore
 from validity_graph.errors import InputError
-from validity_graph.explain import Thresholds, explanation
+from validity_graph.explain import Thresholds
 from validity_graph.formats import Record
 from validity_graph.judge import Judge
 from validity_graph.records import (
@@ -262,9 +262,7 @@ class ValidityGraph:
     def explain(self, id: str, *, paths: int = 3) -> Explanation:
         """Return the verdict on memory ``id`` with its strongest evidence paths, strongest first."""
         with self._lock:
-            moment, v = self._judge.moment(), self._judge.number(id)
-            verdict = self._judge.verdicts("noisy_or")[id]
-            return explanation(moment.findings("noisy_or"), v, verdict=verdict, count=paths)
+            return self._judge.explanation(id, paths=paths)
 
     def hinges(self, id: str, *, count: int = 10) -> list[Hinge]:
         """Return the memories and edges without which the verdict on ``id`` would change most, largest first.
@@ -285,8 +283,7 @@ class ValidityGraph:
     def blast_radius(self, id: str) -> list[Fallout]:
         """Return what would fall if memory ``id`` fell, before it does, most harmed first."""
         with self._lock:
-            findings = self._judge.moment().findings("noisy_or")
-            return counterfactual.blast_radius(findings, self._judge.number(id))
+            return self._judge.blast_radius(id)
 
     def as_of(self, time: str | datetime) -> ValidityGraph:
         """Return this graph as it was known at ``time``, for reading only (SEMANTICS law 15)."""

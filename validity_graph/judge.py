@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from validity_graph import counterfactual
 from validity_graph.archive import Archive
+from validity_graph.counterfactual import Fallout
 from validity_graph.errors import UnknownMemoryError
-from validity_graph.explain import Thresholds
+from validity_graph.explain import Thresholds, explanation, ground_of
 from validity_graph.inference import Moment
-from validity_graph.records import Verdict
+from validity_graph.records import Explanation, Verdict
 from validity_graph.standing import Standing
 
 
@@ -30,7 +32,7 @@ class Judge:
         self._generation = -1
 
     def moment(self) -> Moment:
-        """Return the arrays of the moment, for explanations and the other methods."""
+        """Return the arrays of the moment, for hinges and the other methods."""
         mirror, now = self._archive.current(), self._archive.clock()
         held = self._archive.generation, self._archive.changes
         if self._moment is None or self._moment_of != held or self._moment.is_over(now):
@@ -52,6 +54,25 @@ class Judge:
         if method != "noisy_or" or self._as_of is not None:
             return self.moment().verdicts(method)
         return self._current_standing().verdicts
+
+    def explanation(self, id: str, *, paths: int) -> Explanation:
+        """Return the verdict on memory ``id`` by ``noisy_or`` with its strongest evidence paths."""
+        if self._as_of is not None:
+            v = self.number(id)
+            ground = ground_of(self.moment().findings("noisy_or"))
+        else:
+            standing = self._current_standing()
+            self._archive.stored(id)
+            v, ground = standing.ground(id)
+        return explanation(ground, v, verdict=self.verdicts("noisy_or")[id], count=paths)
+
+    def blast_radius(self, id: str) -> list[Fallout]:
+        """Return what would fall if memory ``id`` fell; see ``counterfactual.blast_radius``."""
+        if self._as_of is not None:
+            return counterfactual.blast_radius(self.moment().findings("noisy_or"), self.number(id))
+        standing = self._current_standing()
+        self._archive.stored(id)
+        return standing.blast_radius(id)
 
     def edge_counts(self) -> tuple[int, int]:
         """Return how many edges act at the moment, and how many lie inert."""

@@ -214,6 +214,10 @@ class ResidentGraph:
         """List the memories ``start`` and what is reached from them over edges out of ``alive`` [n]."""
         return reading.below(self._state, start, alive.view(np.uint8))
 
+    def above(self, node: int) -> NDArray[np.int64]:
+        """List memory ``node`` and those from which invalidity reaches it."""
+        return reading.above(self._state, node)
+
     def into(self, node: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Return the edges into the memories ``node`` int64[k] as columns.
 

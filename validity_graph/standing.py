@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validity_graph.counterfactual import Fallout, fallen
 from validity_graph.encode import (
     PSEUDO,
     SPOKEN,
@@ -30,6 +31,7 @@ from validity_graph.encode import (
 )
 from validity_graph.explain import Account, Thresholds, verdict
 from validity_graph.kernels.direct import direct_evidence
+from validity_graph.paths import Ground
 from validity_graph.records import SUPPORTS, Edge, Ruling, Verdict
 from validity_graph.resident import ResidentGraph
 from validity_graph.store import Snapshot, StoredMemory
@@ -123,6 +125,25 @@ class Standing:
             return False
         self._settle()
         return True
+
+    def ground(self, id: str) -> tuple[int, Ground]:
+        """Return the number of memory ``id``, and what paths to it lead over."""
+        v = self._number[id]
+        return v, Ground.of(self._said, self._inflow(self._resident.above(v)))
+
+    def blast_radius(self, id: str) -> list[Fallout]:
+        """Return what would fall if memory ``id`` fell; see ``counterfactual.blast_radius``."""
+        node = np.array([self._number[id]])
+        own = self._resident.direct[node]
+        self._resident.set_direct(node, 1.0)
+        after = self._resident.invalidity.copy()
+        # What it was before comes back to the last bit.
+        self._resident.set_direct(node, own)
+        return [
+            Fallout(self._ids[v], float(self._invalidity[v]), float(after[v]))
+            for v in fallen(self._invalidity, after).tolist()
+            if v != node[0] and v in self._memories
+        ]
 
     def _put_memories(self, rows: Sequence[StoredMemory]) -> None:
         for item in rows:
@@ -226,16 +247,7 @@ class Standing:
         """Trace and judge the memories ``node`` again, of which no others depend on."""
         if node.size == 0:
             return
-        source, target, weight, support, edge = self._resident.into(node)
-        carries = np.flatnonzero((self._invalidity[source] > 0.0) & (weight > 0.0))
-        structure, edge = self._structure, edge[carries]
-        inflow = Inflow(
-            source=source[carries],
-            target=target[carries],
-            weight=weight[carries],
-            support=support[carries],
-            edge=lambda k: structure[edge[k]],
-        )
+        inflow = self._inflow(node)
         self._trails.retrace(node, said=self._said, inflow=inflow, count=len(self._ids))
         required, supported = self._resident.losses(node)
         direct = self._resident.direct
@@ -253,3 +265,16 @@ class Standing:
             )
             said = self._said.get(v, {})
             self.verdicts[account.id] = verdict(account, said, self._trails, v, thresholds=self._thresholds)
+
+    def _inflow(self, node: NDArray[np.int64]) -> Inflow:
+        """Return the edges over which invalidity comes into the memories ``node``."""
+        source, target, weight, support, edge = self._resident.into(node)
+        carries = np.flatnonzero((self._invalidity[source] > 0.0) & (weight > 0.0))
+        structure, edge = self._structure, edge[carries]
+        return Inflow(
+            source=source[carries],
+            target=target[carries],
+            weight=weight[carries],
+            support=support[carries],
+            edge=lambda k: structure[edge[k]],
+        )

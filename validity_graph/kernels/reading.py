@@ -40,6 +40,27 @@ def below(state: State, start: NDArray[np.int64], alive: NDArray[np.uint8]) -> N
 
 
 @compiled
+def above(state: State, start: int) -> NDArray[np.int64]:
+    """List ``start`` and all that it is reached from over edges that carry invalidity."""
+    node, source, weight, invalidity = state.node, state.source, state.weight, state.invalidity
+    seen = np.zeros(state.counter[NODES], dtype=np.uint8)
+    found = np.empty(state.counter[NODES], dtype=np.int64)
+    found[0] = start
+    seen[start] = size = 1
+    done = 0
+    while done < size:
+        v = found[done]
+        done += 1
+        for i in range(node[v].start, node[v].start + node[v].count):
+            u = source[i]
+            if not seen[u] and invalidity[u] > 0.0 and weight[i] > 0.0:
+                seen[u] = 1
+                found[size] = u
+                size += 1
+    return found[:size].copy()
+
+
+@compiled
 def into(
     state: State, number: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
