@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from synthetic.chains import Case
+from synthetic.chain_stage import Case
 from validity_graph.candidates import CandidateIndex
 from validity_graph.encode import encode, is_later
 from validity_graph.inference import findings

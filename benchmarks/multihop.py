@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from benchmarks import chain_study as study
 from benchmarks import reporting
 from benchmarks.chain_study import Batch, Floats, Judge, SupportJudge
-from synthetic.chains import COUNTS, HARDER, SEEDS, cases, harder
+from synthetic.chains import COUNTS, SEEDS, cases
+from synthetic.harder_chains import HARDER, harder
 from validity_graph import embedding
 from validity_graph.records import OVERTURNS, Edge
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synthetic import chains, conversations, train_supports, written_pairs
+from synthetic import chain_worlds, conversations, train_supports, written_pairs
 from synthetic.overlap import Index, common_phrases, strings
 from synthetic.pairs import generate
 
@@ -93,7 +93,7 @@ def build(
         "generator": generated_texts(seeds, count),
         "conversations": (text for seed in seeds for text in row_texts(conversations.generate(seed, count))),
         "written": row_texts(written_pairs.pairs()),
-        "chains (train)": chains.texts("train"),
+        "chains (train)": chain_worlds.texts("train"),
         "EntailmentBank (train)": tree_texts(data, train=True),
     }
     texts |= {path.name: row_texts(row for row in read(path) if isinstance(row, dict)) for path in pairs}
@@ -123,7 +123,7 @@ def main() -> int:
     evaluation: dict[str, Iterable[str]] = {name: texts_under(folder) for name, folder in folders.items()}
     evaluation |= {
         train_supports.TREES: tree_texts(arguments.data, train=False),
-        "chains (test)": chains.texts("test"),
+        "chains (test)": chain_worlds.texts("test"),
         "directions": direction_texts(),
     }
     rows, examples = [], []

@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.structure import records
-from synthetic.chains import Case, cases, harder
+from synthetic.chain_stage import Case
+from synthetic.chains import cases
+from synthetic.harder_chains import harder
 from synthetic.overlap import Index, common_phrases, strings
 from validity_graph.candidates import CandidateIndex
 from validity_graph.records import Memory

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from benchmarks import ablation, chain_study, factconsolidation, figures, mquake, multihop
 from benchmarks.factconsolidation_pairs import Fact
-from synthetic.chains import COUNTS, cases, harder
+from synthetic.chains import COUNTS, cases
+from synthetic.harder_chains import harder
 from validity_graph.records import CONFIRMS, OVERTURNS
 from validity_graph.verifier import Scores
 from validity_graph.verifier.router import report

@@ -7,8 +7,12 @@ from collections import Counter
 
 import pytest
 
-from synthetic.audit import Index, generated_texts, words
-from synthetic.chains import CONTROLS, COUNTS, HARDER, SEEDS, Case, cases, harder, texts, worlds
+from synthetic.audit import generated_texts
+from synthetic.chain_stage import Case
+from synthetic.chain_worlds import texts, worlds
+from synthetic.chains import CONTROLS, COUNTS, SEEDS, cases
+from synthetic.harder_chains import HARDER, harder
+from synthetic.overlap import Index, words
 from synthetic.pairs_templates.catalogue import all_sections
 from tests.oracle import components, direct_evidence, standing
 from validity_graph.records import CONFIRMS, REQUIRES
