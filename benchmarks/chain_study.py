@@ -19,17 +19,15 @@ from synthetic.chain_stage import Case
 from validity_graph.candidates import CandidateIndex
 from validity_graph.encode import encode, is_later
 from validity_graph.inference import findings
-from validity_graph.records import OVERTURNS, SUPPORTS, Edge
+from validity_graph.records import OVERTURNS, Edge
 from validity_graph.store import Snapshot, StoredMemory
-from validity_graph.verification import edges_from, without_retraction_cycles
+from validity_graph.verification import edges_from, inferred_edges, without_retraction_cycles
 from validity_graph.verifier import Scores
 
 Floats = NDArray[np.float64]
 Pair = tuple[int, int]
 #: After every time in the cases, so that every memory speaks.
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
-#: All inferred reasons of one memory stand together: a text pair cannot tell an alternative from a part.
-INFERRED = "inferred"
 #: Stands for the memory that a judge of single texts does not see.
 NO_TARGET = "-"
 
@@ -164,13 +162,10 @@ def reasons(judge: SupportJudge, batch: Batch) -> list[tuple[Pair, float]]:
 
 
 def inferred(batch: Batch, scored: Sequence[tuple[Pair, float]], *, threshold: float) -> list[Edge]:
-    """Return the support edges that reach ``threshold``; those into one memory stand together."""
-    names = [item.memory.id for item in batch.stored]
-    return [
-        Edge(names[a], names[b], SUPPORTS, weight=score, justification=INFERRED, inferred=True)
-        for (a, b), score in scored
-        if score >= threshold
-    ]
+    """Return the support edges that ``ValidityGraph.infer_supports`` would make of these scores."""
+    memory = [item.memory for item in batch.stored]
+    pairs = [(memory[a], memory[b]) for (a, b), _ in scored]
+    return inferred_edges(pairs, [score for _, score in scored], threshold=threshold)
 
 
 def per_case(batch: Batch, values: Floats) -> Floats:

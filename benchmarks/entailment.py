@@ -4,7 +4,8 @@
 
 EntailmentBank's dev trees; the train trees trained the scorer.  (a) *given*: each step is one justification
 of its head.  (b) *predicted*: the structure is read from the texts alone by the scorer of support edges,
-over capped candidates, each conclusion after its premises; a pair that reaches the threshold is an edge.
+over capped candidates, each conclusion after its premises; a pair that reaches the threshold is an edge,
+and alternatives are told apart by their words as in ``supports.grounds``.
 Removing a leaf must fell exactly its ancestors in the tree.  ``right`` is the share of (removed leaf,
 conclusion) pairs judged right, by depth of the conclusion: the longest way from it down to a leaf.
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,10 @@ class Tree:
         return 1 + max(below) if below else 0
 
 
+#: From a tree and its reasons to the number of each one's justification.
+Justifications = Callable[[Tree, Sequence[Reason]], list[int]]
+
+
 def tree(record: Mapping[str, Any]) -> Tree:
     """Return one tree; a premise that the record does not name is left out."""
     names = [*record["leaves"], *dict.fromkeys(head for _, head in record["steps"])]
@@ -85,19 +90,35 @@ def scored(one: Tree, judge: SupportJudge) -> list[Reason]:
     return [(a, b, float(score)) for (a, b), score in zip(pairs, scores, strict=True)]
 
 
-def fallen(one: Tree, reasons: Iterable[Reason]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Remove each leaf by itself; return what falls, shape ``(leaves, texts)``.
+def by_head(one: Tree, reasons: Sequence[Reason]) -> list[int]:
+    """Return the justification of each reason where the reasons of one head stand together."""
+    return [head for _, head, _ in reasons]
 
-    The reasons of one head stand together: one justification.
-    """
-    edges = list(reasons)
+
+def by_words(one: Tree, reasons: Sequence[Reason]) -> list[int]:
+    """Return the justification of each reason where alternatives are told apart as in ``supports``."""
+    from validity_graph.supports import grounds
+
+    found = np.zeros(len(reasons), dtype=np.int64)
+    heads = np.array([head for _, head, _ in reasons], dtype=np.int64)
+    for head in np.unique(heads):
+        rows = np.flatnonzero(heads == head)
+        group = grounds([one.texts[reasons[row][0]] for row in rows], one.texts[head])
+        found[rows] = rows[group]
+    return [int(number) for number in found]
+
+
+def fallen(
+    one: Tree, edges: Sequence[Reason], *, justification: Justifications = by_head
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Remove each leaf by itself; return what falls, shape ``(leaves, texts)``."""
     topology = build_topology(
         len(one.texts),
         source=np.array([premise for premise, _, _ in edges], dtype=np.int64),
         target=np.array([head for _, head, _ in edges], dtype=np.int64),
         weight=np.array([strength for _, _, strength in edges], dtype=np.float64),
         supports=np.ones(len(edges), dtype=np.bool_),
-        justification=np.array([head for _, head, _ in edges], dtype=np.int64),
+        justification=np.array(justification(one, edges), dtype=np.int64),
         dtype=np.float64,
     )
     result = np.zeros((one.leaves, len(one.texts)), dtype=np.bool_)
@@ -108,11 +129,13 @@ def fallen(one: Tree, reasons: Iterable[Reason]) -> np.ndarray[Any, np.dtype[np.
     return result
 
 
-def judged(trees: Sequence[Tree], reasons: Sequence[Sequence[Reason]]) -> dict[int, tuple[int, int]]:
+def judged(
+    trees: Sequence[Tree], reasons: Sequence[Sequence[Reason]], *, justification: Justifications = by_head
+) -> dict[int, tuple[int, int]]:
     """Return (right, pairs) over removed leaves and conclusions, by depth of the conclusion."""
     count: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for one, edges in zip(trees, reasons, strict=True):
-        fell = fallen(one, edges)
+        fell = fallen(one, edges, justification=justification)
         for leaf in range(one.leaves):
             must = one.ancestors(leaf)
             for head in range(one.leaves, len(one.texts)):
@@ -156,7 +179,8 @@ def measure(
     summary = {"given_right": share(exact)}
     for threshold in sorted({*THRESHOLDS, chosen}):
         edges = [[(a, b, 1.0) for a, b, weight in guess if weight >= threshold] for guess in guesses]
-        count, (precision, recall) = judged(trees, edges), edge_quality(trees, edges)
+        count = judged(trees, edges, justification=by_words)
+        precision, recall = edge_quality(trees, edges)
         note("predicted", threshold, count)
         total = {"structure": "predicted", "edge_threshold": threshold, "depth": None}
         rows.append({**total, "right": share(count), "precision": precision, "recall": recall})

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from benchmarks import entailment
 from validity_graph.errors import InputError
-from validity_graph.supports import SupportScorer, features
+from validity_graph.records import Memory
+from validity_graph.supports import SupportScorer, features, grounds
+from validity_graph.verification import INFERRED, inferred_edges
 
 RECORD = {
     "leaves": {
@@ -52,6 +54,47 @@ def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
     np.savez(tmp_path / "some.npz", mean=np.zeros(2))
     with pytest.raises(InputError, match="lacks scale"):
         SupportScorer.load(tmp_path / "some.npz")
+
+
+HEAD = "Vat Elm holds fish oil."
+GUILD = "The guild gave Kim the copper paddle."
+STIRS = "So Kim stirs vat Elm with the copper paddle."
+
+
+def test_reasons_with_nothing_in_common_that_make_up_the_conclusion_are_alternatives() -> None:
+    assert grounds([HEAD, GUILD], STIRS) == [0, 1]
+    # What has something in common with one of them, or says too little, is no alternative.
+    assert grounds([HEAD, "Kim paints vat Elm."], STIRS) == [0, 0]
+    assert grounds([HEAD, "Copper is dear."], STIRS) == [0, 0]
+    assert grounds(["Iron is a metal.", "Metals conduct heat."], "Iron conducts heat.") == [0, 0]
+    # Both are bound together by a third.
+    assert grounds([HEAD, GUILD, "Vat Elm needs the copper paddle."], STIRS) == [0, 0, 0]
+    # Nor where they leave out a good part of the conclusion.
+    assert grounds([HEAD, GUILD], STIRS[:-1] + " while snow falls on roofs.") == [0, 0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["b c", "d e", "c x", "d e y", "b c z", "x y"]), max_size=5), st.randoms())
+def test_which_reasons_stand_together_does_not_depend_on_their_order(reasons: list[str], rng) -> None:
+    conclusion = "b c d e"
+    order = rng.sample(range(len(reasons)), len(reasons))
+    found = grounds(reasons, conclusion)
+    again = grounds([reasons[k] for k in order], conclusion)
+    together = {(a, b) for a in order for b in order if found[a] == found[b]}
+    assert {(order[i], order[k]) for i in order for k in order if again[i] == again[k]} == together
+    assert all(found[number] == number <= k for k, number in enumerate(found))
+
+
+def test_an_alternative_is_a_justification_of_its_own() -> None:
+    conclusion = Memory("c", STIRS)
+    pairs = [(Memory("h", HEAD), conclusion), (Memory("g", GUILD), conclusion)]
+    edges = inferred_edges(pairs, [0.9, 0.8], threshold=0.5)
+    assert [(e.source, e.weight, e.justification) for e in edges] == [
+        ("h", 0.9, f"{INFERRED}:h"),
+        ("g", 0.8, f"{INFERRED}:g"),
+    ]
+    # Under the threshold it is no reason at all, and what is left stands together.
+    assert [e.justification for e in inferred_edges(pairs, [0.9, 0.4], threshold=0.5)] == [INFERRED]
 
 
 class Knows:

@@ -28,7 +28,7 @@ EVIDENCE_FLOOR = 0.05
 #: A confirmation clears evidence, so it has to be more likely than not.
 CONFIRMATION_FLOOR = 0.5
 
-#: Justification that the inferred reasons of one memory share.
+#: Justification that the inferred reasons of one memory share, and how the names of alternatives begin.
 INFERRED = "inferred"
 
 Pair = tuple[StoredMemory, StoredMemory]
@@ -103,7 +103,7 @@ def supports_from(
     """Return the support edges that ``scorer`` finds between earlier and later memories.
 
     Candidates are capped as for the verifier.  The pairs of one namespace are scored together, because a
-    pair is weighed against its rivals.  Inferred reasons of one memory are one justification.
+    pair is weighed against its rivals.  Which reasons stand together: ``inferred_edges``.
     """
     by_sequence = {item.sequence: item.memory for item in mirror.memories.values()}
     pairs: dict[str, list[tuple[Memory, Memory]]] = {}
@@ -115,10 +115,35 @@ def supports_from(
         scores = scorer.score(
             [reason.text for reason, _ in found], [conclusion.text for _, conclusion in found]
         )
+        edges += inferred_edges(found, scores.tolist(), threshold=threshold)
+    return edges
+
+
+def inferred_edges(
+    pairs: Sequence[tuple[Memory, Memory]], scores: Sequence[float], *, threshold: float
+) -> list[Edge]:
+    """Return the support edges of the (reason, conclusion) ``pairs`` whose score reaches ``threshold``.
+
+    The reasons of one memory are one justification, but for alternatives that their words tell apart
+    (``supports.grounds``).
+    """
+    from validity_graph.supports import grounds
+
+    reasons: dict[str, list[tuple[Memory, Memory, float]]] = {}
+    for (reason, conclusion), score in zip(pairs, scores, strict=True):
+        if score >= threshold:
+            reasons.setdefault(conclusion.id, []).append((reason, conclusion, score))
+    edges = []
+    for found in reasons.values():
+        group = grounds([reason.text for reason, _, _ in found], found[0][1].text)
+        # An alternative is named by a member, so that a reason that is found later does not rename it.
+        first: dict[int, str] = {}
+        for (reason, _, _), k in zip(found, group, strict=True):
+            first[k] = min(reason.id, first.get(k, reason.id))
+        names = {k: f"{INFERRED}:{id}" if len(first) > 1 else INFERRED for k, id in first.items()}
         edges += [
-            Edge(reason.id, conclusion.id, SUPPORTS, float(p), justification=INFERRED, inferred=True)
-            for (reason, conclusion), p in zip(found, scores, strict=True)
-            if p >= threshold
+            Edge(reason.id, conclusion.id, SUPPORTS, score, justification=names[k], inferred=True)
+            for (reason, conclusion, score), k in zip(found, group, strict=True)
         ]
     return edges
 
