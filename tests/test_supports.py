@@ -67,6 +67,9 @@ def test_reasons_with_nothing_in_common_that_make_up_the_conclusion_are_alternat
     assert grounds([HEAD, "Kim paints vat Elm."], STIRS) == [0, 0]
     assert grounds([HEAD, "Copper is dear."], STIRS) == [0, 0]
     assert grounds(["Iron is a metal.", "Metals conduct heat."], "Iron conducts heat.") == [0, 0]
+    assert grounds(
+        ["Warm fronts cause rain.", "Raining makes wet weather."], "Warm fronts make wet weather."
+    ) == [0, 0]
     # Both are bound together by a third.
     assert grounds([HEAD, GUILD, "Vat Elm needs the copper paddle."], STIRS) == [0, 0, 0]
     # Nor where they leave out a good part of the conclusion.
