@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,6 +47,27 @@ def test_any_texts_give_finite_features_and_order_does_not_matter(pairs: list[tu
     again = features([pairs[k][0] for k in shuffled], [pairs[k][1] for k in shuffled])
     assert np.isfinite(found).all()
     assert np.allclose(found[shuffled], again)
+
+
+def test_scores_do_not_depend_on_the_order_in_which_words_are_gone_through() -> None:
+    program = (
+        "from tests.test_supports import HEAD, GUILD, STIRS\n"
+        "from validity_graph.supports import features\n"
+        "texts = [HEAD, GUILD, STIRS, 'Kim and the guild stir copper in vat Elm with fish oil.']\n"
+        "pairs = [(a, b) for a in texts for b in texts]\n"
+        "print(features([a for a, _ in pairs], [b for _, b in pairs]).tobytes().hex())"
+    )
+    root = Path(__file__).parent.parent
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1
 
 
 def test_errors_name_what_is_wrong(tmp_path: Path) -> None:

@@ -200,15 +200,15 @@ def _alone(one: _Text, other: _Text, rarity: dict[str, float]) -> list[float]:
     """Features of one pair by itself."""
     left, right = set(one.stems), set(other.stems)
     shared = left & right
-    weight = sum(rarity[stem] for stem in shared)
+    weight = _sum(rarity, shared)
     pairs = len(one.pairs & other.pairs)
     return [
         len(shared) / max(1, len(left | right)),
         len(shared) / max(1, len(left)),
         len(shared) / max(1, len(right)),
         min(len(shared), 6) / 6,
-        weight / max(1e-9, sum(rarity[stem] for stem in left)),
-        weight / max(1e-9, sum(rarity[stem] for stem in right)),
+        weight / max(1e-9, _sum(rarity, left)),
+        weight / max(1e-9, _sum(rarity, right)),
         min(pairs, 4) / 4,
         pairs / max(1, len(other.pairs)),
         min(_longest_run(one.words, other.words), 8) / 8,
@@ -252,4 +252,5 @@ def _relative(
 
 
 def _sum(rarity: dict[str, float], stems: Iterable[str]) -> float:
-    return sum(rarity[stem] for stem in stems)
+    # Exactly rounded, so that equal sets weigh the same in whatever order they are gone through.
+    return math.fsum(rarity[stem] for stem in stems)
