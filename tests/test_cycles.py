@@ -13,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import oracle
 import pytest
+from edge_arrays import columns, topology_of
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -26,35 +27,20 @@ COARSE = st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.5, 0.8, 1.0])
 LAWS = settings(max_examples=120, deadline=None)
 
 
-def columns(edges):
-    source, target, weight, kind, group = zip(*edges, strict=True) if edges else ((),) * 5
-    return {
-        "source": np.array(source, dtype=np.int64),
-        "target": np.array(target, dtype=np.int64),
-        "weight": np.array(weight, dtype=np.float64),
-        "supports": np.array([k == "supports" for k in kind], dtype=bool),
-        "justification": np.array(group, dtype=np.int64),
-    }
-
-
-def build(n, edges, premise=None):
-    return build_topology(n, **columns(edges), premise=premise, dtype=np.float64)
-
-
 def by_backend(backend):
     def solve(n, edges, direct, premise=None):
-        return kernels.propagate(build(n, edges, premise), direct, backend=backend).invalidity
+        return kernels.propagate(topology_of(n, edges, premise), direct, backend=backend).invalidity
 
     return solve
 
 
 def by_exact(n, edges, direct, premise=None):
-    topology = build(n, edges, premise)
+    topology = topology_of(n, edges, premise)
     return np.array([exact(topology, direct, v) for v in range(n)])
 
 
 def by_worlds(n, edges, direct, premise=None):
-    return worlds(build(n, edges, premise), direct, samples=64).invalidity
+    return worlds(topology_of(n, edges, premise), direct, samples=64).invalidity
 
 
 def resident(n, edges, direct, premise=None):
@@ -138,7 +124,7 @@ def test_exact_and_worlds_are_those_of_the_oracle_with_edges_of_weight_0(problem
     assume(sum(0 < w < 1 for w in [e[2] for e in edges] + direct) <= 8)
     wanted = np.array(oracle.worlds_invalidity(n, edges, direct=direct, premise=premise))
     assert by_exact(n, edges, direct, premise) == pytest.approx(wanted, abs=1e-12)
-    sampled = worlds(build(n, edges, premise), direct, samples=20_000, seed=1).invalidity
+    sampled = worlds(topology_of(n, edges, premise), direct, samples=20_000, seed=1).invalidity
     error = np.sqrt(wanted * (1 - wanted) / 20_000)
     assert np.all(np.abs(sampled - wanted) <= 5 * error + 1e-12)
 
@@ -148,8 +134,10 @@ def test_exact_and_worlds_are_those_of_the_oracle_with_edges_of_weight_0(problem
 @settings(max_examples=60, deadline=None)
 def test_an_edge_of_weight_0_changes_no_value(backend, problem):
     n, edges, direct, premise = problem
-    one = kernels.propagate(build(n, edges, premise), direct, backend=backend)
-    other = kernels.propagate(build(n, [e for e in edges if e[2] > 0], premise), direct, backend=backend)
+    one = kernels.propagate(topology_of(n, edges, premise), direct, backend=backend)
+    other = kernels.propagate(
+        topology_of(n, [e for e in edges if e[2] > 0], premise), direct, backend=backend
+    )
     assume(one.converged and other.converged)
     assert np.allclose(one.invalidity, other.invalidity, rtol=0, atol=1e-9)
 
@@ -165,7 +153,7 @@ def test_one_torch_plan_serves_any_weights(problem, others):
 
     n, edges, direct, premise = problem
     plan_edges = [(s, t, others.draw(COARSE), kind, group) for s, t, _, kind, group in edges]
-    topology = build(n, plan_edges, premise)
+    topology = topology_of(n, plan_edges, premise)
     names = columns(edges)
     weight = names.pop("weight")
     order = on_torch.edge_order(topology, **names)
@@ -175,7 +163,7 @@ def test_one_torch_plan_serves_any_weights(problem, others):
     found, _, converged = on_torch.noisy_or_rounds(
         Plan(topology), torch.tensor(direct, dtype=torch.float64), weight=given_weight
     )
-    wanted = kernels.propagate(build(n, edges, premise), direct)
+    wanted = kernels.propagate(topology_of(n, edges, premise), direct)
     assume(converged and wanted.converged)
     assert np.allclose(found.numpy(), wanted.invalidity, rtol=0, atol=1e-9)
 
@@ -185,8 +173,8 @@ def test_weight_0_leaves_an_acyclic_graph_exact_to_the_last_bit(backend):
     rng = np.random.default_rng(2)
     chain = [(v, v + 1, float(rng.random()), "requires", -1) for v in range(50)]
     direct = np.where(np.arange(51) % 7 == 0, rng.random(51), 0.0)
-    wanted = kernels.propagate(build(51, chain), direct, backend=backend).invalidity
-    closed = build(51, [*chain, (50, 0, 0.0, "requires", -1)])
+    wanted = kernels.propagate(topology_of(51, chain), direct, backend=backend).invalidity
+    closed = topology_of(51, [*chain, (50, 0, 0.0, "requires", -1)])
     assert kernels.propagate(closed, direct, backend=backend).invalidity.tolist() == wanted.tolist()
 
 
@@ -204,8 +192,8 @@ def test_law_6_a_requirement_more_never_lowers_any_invalidity(kernel, problem, d
         assume(sum(0 < w < 1 for w in [e[2] for e in more] + direct) <= 9)
         before, after = by_exact(n, edges, direct, premise), by_exact(n, more, direct, premise)
     else:
-        one = kernels.propagate(build(n, edges, premise), direct, backend=kernel)
-        other = kernels.propagate(build(n, more, premise), direct, backend=kernel)
+        one = kernels.propagate(topology_of(n, edges, premise), direct, backend=kernel)
+        other = kernels.propagate(topology_of(n, more, premise), direct, backend=kernel)
         assume(one.converged and other.converged)
         before, after = one.invalidity, other.invalidity
     assert np.all(after >= before - 1e-8)
@@ -280,7 +268,7 @@ def test_law_12_the_adjoint_equals_differences_to_the_right(problem, data):
     n, edges, direct, premise = problem
     edges = [e for e in edges if not (e[3] == "supports" and premise[e[1]])]
     assume(edges)
-    topology = build(n, edges, premise)
+    topology = topology_of(n, edges, premise)
     target = data.draw(st.integers(0, n - 1))
     d = np.array(direct)
     order = topology.order
@@ -315,7 +303,7 @@ def test_law_12_the_adjoint_equals_differences_to_the_right(problem, data):
 def test_law_13_strongest_path_exact_and_noisy_or_are_in_order(backend, problem):
     n, edges, direct, _ = problem
     assume(sum(0 < w < 1 for w in [e[2] for e in edges] + direct) <= 9)
-    found = kernels.propagate(build(n, edges), direct, backend=backend)
+    found = kernels.propagate(topology_of(n, edges), direct, backend=backend)
     assume(found.converged)
     between = by_exact(n, edges, direct)
     assert np.all(np.array(oracle.strongest_path(n, edges, direct)) <= between + 1e-12)

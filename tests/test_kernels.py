@@ -7,6 +7,7 @@ import math
 import numpy as np
 import oracle
 import pytest
+from edge_arrays import topology_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import any_of, mean_field
@@ -46,22 +47,8 @@ def problems(draw, *, acyclic=False, supports=None, weights=PROBABILITY, evidenc
     return n, edges, direct, premise
 
 
-def build(n, edges, premise=None, dtype=np.float64):
-    source, target, weight, kind, justification = zip(*edges, strict=True) if edges else ((),) * 5
-    return build_topology(
-        n,
-        source=np.array(source, dtype=np.int64),
-        target=np.array(target, dtype=np.int64),
-        weight=np.array(weight, dtype=np.float64),
-        supports=np.array([k == "supports" for k in kind], dtype=bool),
-        justification=np.array(justification, dtype=np.int64),
-        premise=premise,
-        dtype=dtype,
-    )
-
-
 def solve(n, edges, direct, premise=None, *, backend="numba", dtype=np.float64):
-    return kernels.propagate(build(n, edges, premise, dtype), np.array(direct), backend=backend)
+    return kernels.propagate(topology_of(n, edges, premise, dtype), np.array(direct), backend=backend)
 
 
 # --- cycles, in plain Python -------------------------------------------------------------------------
@@ -369,7 +356,7 @@ def test_node_by_node_equals_the_whole_bit_for_bit():
 
 
 def test_bad_evidence_is_named():
-    topology = build(2, [(0, 1, 0.5, "requires", -1)])
+    topology = topology_of(2, [(0, 1, 0.5, "requires", -1)])
     with pytest.raises(InputError, match=r"direct\[1\]=1.5 must lie"):
         kernels.propagate(topology, [0.0, 1.5])
     with pytest.raises(InputError, match=r"direct\[0\]=nan"):
@@ -486,7 +473,7 @@ def test_law_14_reinstatement(case, weight):
 
 @given(PROBABILITY)
 def test_law_14_through_propagation(weight):
-    topology = build(4, [(0, 1, weight, "requires", -1)])
+    topology = topology_of(4, [(0, 1, weight, "requires", -1)])
     overturned = [(2, 0, 1.0, SUPERSEDES)]
     for statements, held in (([], True), (overturned, False), ([*overturned, (3, 2, 1.0, RETRACTS)], True)):
         value = kernels.propagate(topology, direct_evidence(evidence_of(statements, 4), 4)).invalidity

@@ -58,7 +58,7 @@ shares = st.floats(0, 1)
 def test_records_come_back_as_they_went_in(memory, edge):
     kept = SQLStore()
     with kept.transaction() as transaction:
-        sequence = transaction.append_log(time=NOW, action="add", subject=memory.id)
+        (sequence,) = transaction.append_lines([LogLine(NOW, "add", memory.id, "", {})])
         transaction.put_memories([StoredMemory(sequence, NOW, memory)])
         transaction.put_edges([edge])
     found = kept.snapshot()
@@ -69,7 +69,7 @@ def test_records_come_back_as_they_went_in(memory, edge):
 def test_a_block_that_raises_writes_nothing():
     kept = SQLStore()
     with pytest.raises(ZeroDivisionError), kept.transaction() as transaction:
-        transaction.append_log(time=NOW, action="add", subject="a")
+        transaction.append_lines([LogLine(NOW, "add", "a", "", {})])
         transaction.put_memories([StoredMemory(1, NOW, Memory("a", "x"))])
         raise ZeroDivisionError
     assert kept.snapshot().memories == ()

@@ -51,9 +51,9 @@ def test_any_texts_give_finite_features_and_order_does_not_matter(pairs: list[tu
 
 def test_scores_do_not_depend_on_the_order_in_which_words_are_gone_through() -> None:
     program = (
-        "from tests.test_supports import HEAD, GUILD, STIRS\n"
         "from validity_graph.supports import features\n"
-        "texts = [HEAD, GUILD, STIRS, 'Kim and the guild stir copper in vat Elm with fish oil.']\n"
+        "long = 'the quick brown fox {} jumps over lazy dogs near seven green rivers while nine boats sail'\n"
+        "texts = [long.format(word) for word in ('never', 'always')] + ['seven dogs sail nine green boats']\n"
         "pairs = [(a, b) for a in texts for b in texts]\n"
         "print(features([a for a, _ in pairs], [b for _, b in pairs]).tobytes().hex())"
     )

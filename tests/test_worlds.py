@@ -5,32 +5,17 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
+from edge_arrays import topology_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from validity_graph.errors import CycleError, InputError
 from validity_graph.kernels.worlds import exact, worlds
-from validity_graph.topology import DirectEvidence, build_topology
+from validity_graph.topology import DirectEvidence
 
 KINDS = ("supersedes", "retracts", "confirms")
 WEIGHT = st.sampled_from([0.125, 0.3, 0.5, 0.75, 1.0, 1.0])
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def topology_of(nodes, edges, premise=None, dtype=np.float64):
-    source, target, weight, kind, group = (
-        (list(column) for column in zip(*edges, strict=True)) if edges else ([],) * 5
-    )
-    return build_topology(
-        nodes,
-        source=np.array(source, dtype=np.int64),
-        target=np.array(target, dtype=np.int64),
-        weight=np.array(weight, dtype=np.float64),
-        supports=np.array([k == "supports" for k in kind], dtype=bool),
-        justification=np.array(group, dtype=np.int64),
-        premise=premise,
-        dtype=dtype,
-    )
 
 
 def evidence_of(nodes, evidence, trust=None):

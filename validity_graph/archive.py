@@ -83,9 +83,7 @@ class Archive:
         detail: Mapping[str, Any] | None = None,
     ) -> int:
         """Append a line to the log and return its position."""
-        return transaction.append_log(
-            time=self.clock(), action=action, subject=subject, reason=reason, detail=detail or {}
-        )
+        return transaction.append_lines([LogLine(self.clock(), action, subject, reason, detail or {})])[0]
 
     def take(
         self,

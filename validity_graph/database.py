@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -180,18 +180,6 @@ class SQLTransaction:
     def unbury(self, id: str) -> None:
         """Remove a tombstone, so that the id may be used again."""
         self._connection.execute(sa.delete(tombstone).where(tombstone.c.id == id))
-
-    def append_log(
-        self,
-        *,
-        time: datetime,
-        action: str,
-        subject: str,
-        reason: str = "",
-        detail: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Append a line to the log and return its position."""
-        return self.append_lines([LogLine(time, action, subject, reason, detail or {})])[0]
 
     def append_lines(self, lines: Sequence[LogLine]) -> list[int]:
         """Append lines to the log, in this order, and return their positions."""

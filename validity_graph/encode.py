@@ -32,10 +32,17 @@ from validity_graph.records import (
     same_text,
 )
 from validity_graph.store import Snapshot, StoredMemory
-from validity_graph.topology import DirectEvidence, Topology, build_topology
+from validity_graph.topology import (
+    CONFIRMING,
+    RETRACTING,
+    SUPERSEDING,
+    DirectEvidence,
+    Topology,
+    build_topology,
+)
 
 #: ``DirectEvidence.kind`` of an edge.
-KIND = {SUPERSEDES: 0, RETRACTS: 1, CONFIRMS: 2}
+KIND = {SUPERSEDES: SUPERSEDING, RETRACTS: RETRACTING, CONFIRMS: CONFIRMING}
 #: Prefixes of the pseudo-memories through which rulings and forgetting speak.
 FORGOTTEN = "forgotten:"
 PSEUDO = (RULING, FORGOTTEN)

@@ -7,8 +7,7 @@ they have landed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from validity_graph.records import OVERTURNS, REQUIRES, RETRACTS, SUPPORTS, Edge, Ruling
@@ -134,18 +133,6 @@ class Recorder:
             getattr(mirror, name)(*positional, **named)
         if self._revision is not None:
             mirror.revision = self._revision
-
-    def append_log(
-        self,
-        *,
-        time: datetime,
-        action: str,
-        subject: str,
-        reason: str = "",
-        detail: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Append a line to the log and return its position."""
-        return self.append_lines([LogLine(time, action, subject, reason, detail or {})])[0]
 
     def append_lines(self, lines: Sequence[LogLine]) -> list[int]:
         """Append lines to the log, in this order, and return their positions."""

@@ -104,11 +104,6 @@ class Transaction(Protocol):
     def unbury(self, id: str) -> None:
         """Remove a tombstone, so that the id may be used again."""
 
-    def append_log(
-        self, *, time: datetime, action: str, subject: str, reason: str = "", detail: Mapping[str, Any] = ...
-    ) -> int:
-        """Append a line to the log and return its position."""
-
     def append_lines(self, lines: Sequence[LogLine]) -> list[int]:
         """Append lines to the log, in this order, and return their positions."""
 

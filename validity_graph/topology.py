@@ -52,11 +52,15 @@ class Topology:
     rank: Index
 
 
+#: ``DirectEvidence.kind``.
+SUPERSEDING, RETRACTING, CONFIRMING = 0, 1, 2
+
+
 @dataclass(frozen=True, slots=True)
 class DirectEvidence:
     """``overturns`` and ``confirms`` edges as arrays, ``k`` edges, in the caller's numbering.
 
-    ``kind[e]``: 0 supersedes, 1 retracts, 2 confirms.  ``age[e]`` orders sources in time: a
+    ``kind[e]``: ``SUPERSEDING``, ``RETRACTING`` or ``CONFIRMING``.  ``age[e]`` orders sources in time: a
     confirmation clears what sources of strictly smaller age say.  ``channel[e]`` is -1, or a number that
     sources of one channel share (they count once against a target, by their maximum).
     ``trust[v]`` in [0, 1] scales the force of source v.  Edges are unique by (source, target, kind,

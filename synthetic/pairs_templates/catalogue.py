@@ -10,6 +10,7 @@ about one in seven, by a hash of the template id; so the two splits never share 
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -122,3 +123,13 @@ def sections_of(split: Split) -> tuple[Section, ...]:
         kept = dict(pools) if whole else {role: _restrict(pool, split) for role, pool in pools.items()}
         result.append(Section(section.key, section.domain, section.kind, section.lang, kept, section.values))
     return tuple(result)
+
+
+def shelf_and_words(
+    rng: random.Random, split: Split, lang: str, *, kind: str
+) -> tuple[Section, list[Section]] | None:
+    """Draw a shelf of ``kind``_items and list the phrasings of ``kind``; ``None`` where either is lacking."""
+    sections = sections_of(split)
+    shelves = [s for s in sections if s.kind == f"{kind}_items" and s.lang == lang]
+    words = [s for s in sections if s.kind == kind and s.lang == lang]
+    return (rng.choice(shelves), words) if shelves and words else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from synthetic.pairs_templates.casting import Cast, cast_for, other_person
-from synthetic.pairs_templates.catalogue import Section, Split, Template, sections_of
+from synthetic.pairs_templates.catalogue import Section, Split, Template, shelf_and_words
 from synthetic.pairs_templates.rendering import agree
 from synthetic.pairs_templates.statements import NOTHING, Claim, Scene, Source, Target
 
@@ -98,12 +98,10 @@ def targets_of(
 
 def build(rng: random.Random, split: Split, lang: str) -> Scene | None:
     """One preference scene: two near-sibling items of one category, quadruple first in ``always``."""
-    sections = sections_of(split)
-    shelves = [s for s in sections if s.kind == "polar_items" and s.lang == lang]
-    words = [s for s in sections if s.kind == "polar" and s.lang == lang]
-    if not shelves or not words:
+    drawn = shelf_and_words(rng, split, lang, kind="polar")
+    if drawn is None:
         return None
-    shelf = rng.choice(shelves)
+    shelf, words = drawn
     usable = [s for s in words if s.domain in {"any", shelf.key}]
     x, y = rng.sample(list(shelf.values["item"]), 2)
     cast = cast_for(rng, split, lang)

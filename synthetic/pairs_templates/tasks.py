@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 
 from synthetic.pairs_templates.casting import Cast, cast_for, other_person
-from synthetic.pairs_templates.catalogue import Section, Split, sections_of
+from synthetic.pairs_templates.catalogue import Section, Split, shelf_and_words
 from synthetic.pairs_templates.statements import NOTHING, Claim, Scene, Source, Target
 
 OPEN, DONE = frozenset({"open"}), frozenset({"done"})
@@ -39,12 +39,10 @@ def _word(cast: Cast, words: list[Section], role: str, slots: dict[str, str]) ->
 
 def build_todo(rng: random.Random, split: Split, lang: str) -> Scene | None:
     """One to-do item with its neighbours."""
-    sections = sections_of(split)
-    shelves = [s for s in sections if s.kind == "todo_items" and s.lang == lang]
-    words = [s for s in sections if s.kind == "todo" and s.lang == lang]
-    if not shelves or not words:
+    drawn = shelf_and_words(rng, split, lang, kind="todo")
+    if drawn is None:
         return None
-    shelf = rng.choice(shelves)
+    shelf, words = drawn
     cast = cast_for(rng, split, lang)
     item, other = rng.sample(list(shelf.values["item"]), 2)
     sources, targets = [], []
@@ -82,12 +80,10 @@ def build_todo(rng: random.Random, split: Split, lang: str) -> Scene | None:
 
 def build_list(rng: random.Random, split: Split, lang: str) -> Scene | None:
     """One named list with entries a, c, d, a newcomer b, and a second list."""
-    sections = sections_of(split)
-    shelves = [s for s in sections if s.kind == "list_items" and s.lang == lang]
-    words = [s for s in sections if s.kind == "list" and s.lang == lang]
-    if not shelves or not words:
+    drawn = shelf_and_words(rng, split, lang, kind="list")
+    if drawn is None:
         return None
-    shelf = rng.choice(shelves)
+    shelf, words = drawn
     words = [s for s in words if s.domain in {"any", shelf.key}]
     cast = cast_for(rng, split, lang)
     a, b, c, d = rng.sample(list(shelf.values["v"]), 4)

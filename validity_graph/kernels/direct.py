@@ -12,13 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.errors import CycleError, InputError
-from validity_graph.topology import DirectEvidence
+from validity_graph.topology import CONFIRMING, RETRACTING, DirectEvidence
 
 Values = NDArray[np.float64]
 Positions = NDArray[np.int64]
-
-_RETRACTS = 1
-_CONFIRMS = 2
 
 
 def direct_evidence(evidence: DirectEvidence, node_count: int, *, name: Callable[[int], str] = str) -> Values:
@@ -30,7 +27,7 @@ def direct_evidence(evidence: DirectEvidence, node_count: int, *, name: Callable
     SEMANTICS section 2.
     """
     strength = force(evidence, node_count, name=name)
-    says = evidence.kind != _CONFIRMS
+    says = evidence.kind != CONFIRMING
     claim = _by_source(evidence, says)
     score = strength[claim.source] * claim.score
     _clear(score, claim, _by_source(evidence, ~says), strength)
@@ -46,7 +43,7 @@ def force(evidence: DirectEvidence, node_count: int, *, name: Callable[[int], st
     """
     _check(evidence, node_count)
     strength = evidence.trust.astype(np.float64)
-    claim = _by_source(evidence, evidence.kind == _RETRACTS)
+    claim = _by_source(evidence, evidence.kind == RETRACTING)
     row = np.searchsorted(claim.target, np.unique(claim.target))
     waiting = np.bincount(claim.target, minlength=node_count)
     by_source = np.argsort(claim.source, kind="stable")
@@ -175,7 +172,7 @@ def _check(evidence: DirectEvidence, node_count: int) -> None:
     for field in ("source", "target"):
         end = getattr(evidence, field)
         _refuse((end < 0) | (end >= node_count), f"{field} of edge", f"must lie in [0, {node_count})")
-    _refuse(evidence.kind > _CONFIRMS, "kind of edge", "must be 0 supersedes, 1 retracts or 2 confirms")
+    _refuse(evidence.kind > CONFIRMING, "kind of edge", "must be 0 supersedes, 1 retracts or 2 confirms")
 
 
 def _refuse(wrong: NDArray[np.bool_], what: str, why: str) -> None:

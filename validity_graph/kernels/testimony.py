@@ -18,12 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.kernels.direct import force
-from validity_graph.topology import DirectEvidence
+from validity_graph.topology import CONFIRMING, RETRACTING, DirectEvidence
 
 Values = NDArray[np.float64]
-
-_RETRACTS = 1
-_CONFIRMS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +64,8 @@ def gather(evidence: DirectEvidence, node_count: int) -> Testimony:
     taken_back: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
     rows = zip(evidence.target.tolist(), evidence.source.tolist(), evidence.kind.tolist(), strict=True)
     for e, (target, source, kind) in enumerate(rows):
-        said[target, source, kind == _CONFIRMS].append(e)
-        if kind == _RETRACTS:
+        said[target, source, kind == CONFIRMING].append(e)
+        if kind == RETRACTING:
             taken_back[target, source, False].append(e)
     claims, silencing = _by_target(evidence, said), _by_target(evidence, taken_back)
     order = TopologicalSorter({s: [item.source for item in silencing[s]] for s in silencing})

@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from validity_graph.kernels.world_arrays import Testimony
-from validity_graph.topology import DirectEvidence
+from validity_graph.topology import CONFIRMING, RETRACTING, DirectEvidence
 
 Positions = NDArray[np.int64]
-_RETRACTS = 1
-_CONFIRMS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ def testimony_of_edges(evidence: DirectEvidence, rank: Positions, *, nodes: int)
     Only sources whose force matters to one of the ``nodes`` take part.  Retractions must have no cycle.
     """
     said = _statements(evidence)
-    confirms = np.flatnonzero((evidence.kind == _CONFIRMS) & (evidence.weight > 0))
+    confirms = np.flatnonzero((evidence.kind == CONFIRMING) & (evidence.weight > 0))
     against = np.flatnonzero(rank[said.target] >= 0)
     confirms = confirms[rank[evidence.target[confirms]] >= 0]
     retraction = np.flatnonzero(said.retracts > 0)
@@ -97,7 +95,7 @@ def testimony_of_edges(evidence: DirectEvidence, rank: Positions, *, nodes: int)
 
 def _statements(evidence: DirectEvidence) -> _Statements:
     """Combine the edges of one source against one target; edges of weight 0 say nothing."""
-    kept = np.flatnonzero((evidence.kind != _CONFIRMS) & (evidence.weight > 0))
+    kept = np.flatnonzero((evidence.kind != CONFIRMING) & (evidence.weight > 0))
     key = np.stack([evidence.target, evidence.source, evidence.age, evidence.channel]).astype(np.int64)[
         :, kept
     ]
@@ -106,7 +104,7 @@ def _statements(evidence: DirectEvidence) -> _Statements:
     fresh = np.ones(kept.size, dtype=bool)
     fresh[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
     start = np.flatnonzero(fresh)
-    retracts = evidence.kind[kept] == _RETRACTS
+    retracts = evidence.kind[kept] == RETRACTING
     return _Statements(
         target=key[0, start],
         source=key[1, start],
