@@ -52,8 +52,8 @@ def test_any_texts_give_finite_features_and_order_does_not_matter(pairs: list[tu
 def test_scores_do_not_depend_on_the_order_in_which_words_are_gone_through() -> None:
     program = """
 from validity_graph.supports import features
-long = "the quick brown fox {} jumps over lazy dogs near seven green rivers while nine small boats carry lamps"
-texts = [long.format(word) for word in ("never", "always", "often")]
+one = "the quick brown fox {} jumps over lazy dogs near seven green rivers while nine small boats carry lamps"
+texts = [one.format(word) for word in ("never", "always", "often")]
 texts += ["copper lamps hang over nine rivers", "seven small dogs carry boats", "quick green lamps near dogs"]
 pairs = [(a, b) for a in texts for b in texts]
 print(features([a for a, _ in pairs], [b for _, b in pairs]).tobytes().hex())
