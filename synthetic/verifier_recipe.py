@@ -4,9 +4,9 @@
 ``FOLDER/pairs.jsonl`` (generated, conversational, free-form, unrelated and real pairs) and
 ``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean as ``*_latin.jsonl`` for the
 second head.  Then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains the cheap
-head, and with ``FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second`` the other.  ``DIR`` holds the real
-sets as ``*.jsonl.gz``.  Real inference sets assume one scene at one time, so they train heads of their own;
-those whose pairs differ in one fact also train the overturn head, at a lower weight.
+head, and with ``FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second`` the other.  ``DIR`` holds
+the real sets as ``*.jsonl.gz``.  Real inference sets assume one scene at one time, so they train heads of
+their own; those whose pairs differ in one fact also train the overturn head, at a lower weight.
 """
 
 from __future__ import annotations

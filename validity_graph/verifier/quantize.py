@@ -31,7 +31,7 @@ except ImportError:
 
 #: Inputs that share a scale in a contracting projection, and values that do in a 4-bit model.
 BLOCK = 64
-BLOCK_OF_4_BITS = 32
+BLOCK_OF_4_BITS = 64
 #: Embedding tables of fewer rows stay float: they are small and read everywhere.
 SMALLEST_TABLE = 100
 #: MatMulNBits computes with int8 inputs at this accuracy level.
