@@ -316,9 +316,9 @@ def test_toy_and_traps(verifier: Verifier) -> None:
     scores = verifier.score([TOY[j] for j, _ in asked], [TOY[i] for _, i in asked])
     for (j, i), gate in zip(asked, scores.gate, strict=True):
         if (j, i) in OVERTURNED:
-            assert gate > 0.7, (TOY[j], TOY[i], gate)
+            assert gate > 0.8, (TOY[j], TOY[i], gate)
         elif (j, i) not in GIVEN_BY_STRUCTURE:
-            assert gate < 0.5, (TOY[j], TOY[i], gate)
+            assert gate < 0.2, (TOY[j], TOY[i], gate)
     for source in (TOY[8], "I quit Acme"):
         trapped = verifier.score([source] * 3, TRAPS)
         assert trapped.gate.max() < 0.2, (source, trapped.gate)
