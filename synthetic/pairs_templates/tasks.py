@@ -14,7 +14,7 @@ from synthetic.pairs_templates.catalogue import Section, Split, shelf_and_words
 from synthetic.pairs_templates.statements import NOTHING, Claim, Scene, Source, Target
 
 OPEN, DONE = frozenset({"open"}), frozenset({"done"})
-TODO_ROLES = {
+TASK_ROLES = {
     "done": Claim("", "completion", DONE, OPEN, change=True),
     "out": Claim("", "completion_implicit", DONE, OPEN, change=True),
     "drop": Claim("", "deletion", NOTHING, OPEN, change=True),
@@ -54,7 +54,7 @@ def build_todo(rng: random.Random, split: Split, lang: str) -> Scene | None:
     ]:
         made = _word(cast, words, role, {**_slots(item), "name": other_person(cast).name})
         if made:
-            shape = TODO_ROLES[role]
+            shape = TASK_ROLES[role]
             slot = (shape.slot, cast.person.name, item) if shape.slot else (cast.person.name, item)
             claim = Claim(slot, shape.stratum, shape.holds, shape.ends, change=shape.change)
             sources.append(Source(*made, (claim,), lang))
