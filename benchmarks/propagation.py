@@ -13,6 +13,9 @@ times (numba and the floor three times as often); times are medians, ``lowest`` 
 * ``worst error`` is the largest distance of a side's result from the numba pass; over 1e-6 ends the run;
 * ``a vector`` is the time of one of many evidence vectors on the same topology.
 
+Every graph is made and measured in a process of its own: what an earlier graph left in the allocator decides
+whether the next one lies on large pages, which moved the floor of one and the same graph by half.
+
 Slow sides stop at the size given in ``LIMIT``.
 """
 
@@ -22,8 +25,9 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from statistics import median
 from typing import Any
 
@@ -162,7 +166,7 @@ def array_bytes(topology: Topology) -> Row:
     }
 
 
-def measure(name: str, graph: Graph, rng: Generator, *, seed: int, repeats: int, peers: bool) -> list[Row]:
+def measured(name: str, graph: Graph, rng: Generator, *, seed: int, repeats: int, peers: bool) -> list[Row]:
     head: Row = {"graph": name, "seed": seed, "nodes": graph.node_count, "edges": graph.source.size}
     start = time.perf_counter()
     topology = build_topology(graph.node_count, **graph.edges())
@@ -187,19 +191,28 @@ def distinct(graph: Graph) -> Graph:
     return Graph(graph.node_count, **{name: column[kept] for name, column in graph.edges().items()})
 
 
-def families(nodes: int) -> dict[str, Callable[[Generator], Graph]]:
-    edges = 5 * nodes
-    return {
-        "local": lambda rng: distinct(graphs.local_dag(nodes, edges, rng=rng)),
-        "random": lambda rng: distinct(graphs.random_dag(nodes, edges, rng=rng)),
-        "local, half supports": lambda rng: graphs.local_dag(nodes, edges, rng=rng, supports=0.5),
-        "random, half supports": lambda rng: graphs.random_dag(nodes, edges, rng=rng, supports=0.5),
-    }
-
-
-def chain(nodes: int, rng: Generator) -> Graph:
+#: How each family of graphs is made from a number of memories.
+FAMILIES: dict[str, Callable[[int, Generator], Graph]] = {
+    "local": lambda nodes, rng: distinct(graphs.local_dag(nodes, 5 * nodes, rng=rng)),
+    "random": lambda nodes, rng: distinct(graphs.random_dag(nodes, 5 * nodes, rng=rng)),
+    "local, half supports": lambda nodes, rng: graphs.local_dag(nodes, 5 * nodes, rng=rng, supports=0.5),
+    "random, half supports": lambda nodes, rng: graphs.random_dag(nodes, 5 * nodes, rng=rng, supports=0.5),
     # A weak link now and then, so that what reaches the end is not 1 all along.
-    return graphs.chain(nodes, rng=rng, low=0.5)
+    "chain": lambda nodes, rng: graphs.chain(nodes, rng=rng, low=0.5),
+}
+
+
+def measure(name: str, nodes: int, *, seed: int, repeats: int) -> list[Row]:
+    """Make one graph and time every side on it."""
+    rng = np.random.default_rng(seed)
+    graph = FAMILIES[name](nodes, rng)
+    return measured(name, graph, rng, seed=seed, repeats=repeats, peers="supports" not in name)
+
+
+def measure_apart(name: str, nodes: int, *, seed: int, repeats: int) -> list[Row]:
+    """``measure`` in a fresh process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, name, nodes, seed=seed, repeats=repeats).result()
 
 
 def summarise(rows: Sequence[Row]) -> dict[str, float]:
@@ -237,16 +250,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", help="write the rows and the summary here")
     options = parser.parse_args(arguments)
     sizes = [10_000, 100_000] if options.quick else [100_000, 1_000_000, 10_000_000]
+    work = [(name, nodes) for nodes in sizes for name in FAMILIES if name != "chain"]
+    work.append(("chain", max(100_000, sizes[-1] // 10)))
     rows: list[Row] = []
     for seed in options.seeds:
-        makers = [(name, make) for nodes in sizes for name, make in families(nodes).items()]
-        makers.append(("chain", partial(chain, sizes[-1] // 10 if not options.quick else sizes[-1])))
-        for name, make in makers:
-            rng = np.random.default_rng(seed)
-            graph = make(rng)
-            peers = "supports" not in name
-            found = measure(name, graph, rng, seed=seed, repeats=options.repeats, peers=peers)
-            del graph
+        for name, nodes in work:
+            found = measure_apart(name, nodes, seed=seed, repeats=options.repeats)
             reporting.table(f"{name}, seed {seed}", [{c: row.get(c) for c in COLUMNS} for row in found])
             rows += found
     summary = summarise(rows)

