@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synthetic import chain_worlds, conversations, train_supports, written_pairs
+from synthetic import chain_pairs, chain_worlds, conversations, train_supports, written_pairs
 from synthetic.overlap import Index, common_phrases, strings
 from synthetic.pairs import generate
 
@@ -94,6 +94,7 @@ def build(
         "conversations": (text for seed in seeds for text in row_texts(conversations.generate(seed, count))),
         "written": row_texts(written_pairs.pairs()),
         "chains (train)": chain_worlds.texts("train"),
+        "chain pairs": (text for seed in seeds for text in row_texts(chain_pairs.generate(seed, count))),
         "EntailmentBank (train)": tree_texts(data, train=True),
     }
     texts |= {path.name: row_texts(row for row in read(path) if isinstance(row, dict)) for path in pairs}

@@ -1,7 +1,7 @@
 """The recipe of the shipped verifier: its bases, its mixture of pairs, its validation pairs.
 
 ``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes both bases (``synthetic.bases``),
-``FOLDER/pairs.jsonl`` (generated, conversational, free-form, unrelated and real pairs) and
+``FOLDER/pairs.jsonl`` (generated, conversational, chain, free-form, unrelated and real pairs) and
 ``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean as ``*_latin.jsonl`` for the
 second head.  Then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains the cheap
 head, and with ``FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second`` the other.  ``DIR`` holds
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from synthetic import conversations, written_pairs
+from synthetic import chain_pairs, conversations, written_pairs
 from synthetic import pairs as generator
 from synthetic.bases import assemble_second, extend_characters
 
@@ -72,6 +72,7 @@ class Shares:
 
     generated: int = 40_000
     conversations: int = 16_000
+    chains: int = 16_000
     unrelated: int = 12_000
     real: int = 40_000
     repeats: int = 2
@@ -196,6 +197,7 @@ def mixture(folder: Path, *, seed: int, shares: Shares) -> list[Row]:
         *unrelated_pairs(own, shares.unrelated, rng),
         *rng.sample(real, min(len(real), shares.real)),
         *conversations.generate(seed, shares.conversations),
+        *dressed(chain_pairs.generate(seed, shares.chains), rng, share=DRESSED),
         *(row for _ in range(shares.repeats) for row in dressed(thinned(learned, rng), rng, share=DRESSED)),
     ]
     rng.shuffle(rows)

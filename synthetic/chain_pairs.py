@@ -1,0 +1,78 @@
+"""Verifier pairs from the worlds of the multi-hop chains, training split only.
+
+A later turn of a chain and one earlier memory: the change at the head, and what only looks like one (other
+entity, history, a thought, an addition, another attribute, a sibling).  No text of a test world and no small
+talk of the cases gets in.  What rests on an overturned memory is not itself overturned by the turn: that is
+for propagation to find.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from synthetic.chain_stage import Stage
+from synthetic.chain_worlds import World, worlds_in_turn
+
+Row = dict[str, Any]
+#: Roles that leave the head as it was.
+IDLE = "fnmo"
+
+
+def generate(seed: int, count: int) -> list[Row]:
+    """Return ``count`` pairs of the training worlds, each world as often as every other."""
+    rng = random.Random(f"chain pairs {seed}")
+    turn = worlds_in_turn(rng, "train")
+    found: list[Row] = []
+    while len(found) < count:
+        world, rest = next(turn)
+        group = f"chain {world.domain} {len(found)}"
+        found += [
+            labelled(source, target, kind, domain=world.domain, group=group)
+            for source, target, kind in scene(Stage(group, rng, world, rest, 2))
+        ]
+    rng.shuffle(found)
+    return found[:count]
+
+
+def scene(stage: Stage) -> Iterator[tuple[str, str, str]]:
+    """Yield (source, target, operation) of one cast; the operation is ``none`` where the target stands."""
+    say, slots, rng = stage.text, stage.slots, stage.rng
+    head = say("h")
+    moved = say("c")
+    other = say("c", None, x=slots["y"], a=slots["c"])
+    upper = {role: say(role) for role in "123st"}
+    yield moved, head, "supersedes"
+    yield (moved if rng.random() < 0.5 else say("h", None, a=slots["b"])), say("h"), "supersedes"
+    yield other, head, "none"
+    yield other, say("h", None, x=slots["y"], a=slots["c"]), "supersedes"
+    for role in rng.sample(IDLE, 2):
+        yield say(role), head, "none"
+    yield say("k"), head, "confirms"
+    yield moved, upper[rng.choice("123st")], "none"
+    ending, ended = rng.choice([("S", "s"), ("T", "t")])
+    yield say(ending), upper[ended], "supersedes"
+    yield say(ending), rng.choice([head, upper["1"]]), "none"
+    if rng.random() < 0.4:
+        back = say("w")
+        yield back, moved, "retracts"
+        yield back, head, "confirms"
+        yield back, other, "none"
+    yield moved, elsewhere(stage), "none"
+
+
+def elsewhere(stage: Stage) -> str:
+    """Return a memory of another world, said by its own cast."""
+    world: World = stage.rng.choice(stage.rest)
+    return Stage(stage.id, stage.rng, world, (), 2).text(stage.rng.choice("h1"))
+
+
+def labelled(source: str, target: str, kind: str, *, domain: str, group: str) -> Row:
+    """Return one pair in the format of ``validity-graph train``."""
+    over = kind in ("supersedes", "retracts")
+    return {
+        "source": source, "target": target, "overturn": int(over), "operation": kind,
+        "same_proposition": None if kind == "none" else 1, "event": 1 if over else None,
+        "domain": domain, "lang": "en", "stratum": f"chain_{kind}", "group": group,
+    }  # fmt: skip
