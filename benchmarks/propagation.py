@@ -5,8 +5,10 @@ DAGs of 1e5, 1e6 and 1e7 memories with five requirements each, the same with hal
 a chain of 1e6.  Every memory carries direct evidence.  Each side runs once to warm up, then ``repeats``
 times (numba and the floor three times as often); times are medians, ``lowest`` and ``highest`` the spread.
 
-* floor: the time to stream the arrays that the numba pass reads and writes once, on as many threads as that
-  pass uses, measured in turn with it; ``over floor`` is the ratio of the medians;
+* numba: of a random graph beyond the cache the topology holds requirements twice, the second time by blocks
+  of sources (``validity_graph.blocking``); "bytes an edge" and "plan seconds" count both;
+* floor: the time to stream once the arrays that a pass node by node reads and writes, on as many threads as
+  the pass uses, measured in turn with it; ``over floor`` is the ratio of the medians;
 * peers run on requirements only and keep their own plan, made beforehand like our topology: level-sliced
   GraphBLAS (one ``mxv`` a level on a semiring of ``times`` and ``1 - w * I``), level-sliced torch_geometric
   (one multiplying ``MessagePassing`` a level), DuckDB (recursive CTE, level by level), a loop over networkx;
@@ -156,8 +158,11 @@ def peer_row(head: Row, side: str, topology: Topology, direct: Values, expected:
 
 
 def array_bytes(topology: Topology) -> Row:
-    """Bytes of the topology by edge, and by node, with evidence and result."""
-    edge = (topology.source, topology.weight, topology.opens)
+    """Bytes of the topology by edge, with its blocks, and by node, with evidence and result."""
+    edge = [topology.source, topology.weight, topology.opens]
+    if topology.blocks is not None:
+        fields = (getattr(topology.blocks, name) for name in topology.blocks.__slots__)
+        edge += [array for array in fields if isinstance(array, np.ndarray)]
     node = (topology.indptr, topology.requires_end, topology.order, topology.rank, topology.level_indptr)
     values = 2 * topology.weight.itemsize
     return {

@@ -236,7 +236,9 @@ def main() -> None:
     shares = Shares(**{field.name: getattr(given, field.name) for field in fields(Shares)})
     rows = mixture(given.data, seed=given.seed, shares=shares)
     _, held = split_written()
-    checked = [*generated_pairs(5, 2_000, split="validation"), *held]
+    # Thinned as training pairs are, so that calibration meets about as many overturned targets.
+    thin = thinned(held, random.Random(given.seed))
+    checked = [*generated_pairs(5, 2_000, split="validation"), *thin]
     write(given.output / "pairs.jsonl", rows)
     write(given.output / "validation.jsonl", checked)
     # The second head's vocabulary knows no Chinese, Japanese or Korean.

@@ -31,6 +31,7 @@ RANK = {
     "store": 2,
     "database": 3,
     "formats": 2,
+    "blocking": 2,
     "topology": 2,
     "credit": 2,
     "embedding": 2,
