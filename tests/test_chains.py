@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from synthetic.audit import generated_texts
+from synthetic.chain_pairs import generate
 from synthetic.chain_stage import Case
 from synthetic.chain_worlds import texts, worlds
 from synthetic.chains import CONTROLS, COUNTS, SEEDS, cases
@@ -134,3 +135,16 @@ def test_rendered_cases_share_no_sentence_with_the_training_generator() -> None:
     index = Index(frozenset())
     index.add("generator", generated_texts([7], 1500))
     assert not index.findings(memory.text for case in MAIN[7] + HARD[7] for memory in case.memories)
+
+
+def test_chain_pairs_are_of_training_worlds_and_say_what_their_roles_mean() -> None:
+    rows = generate(3, 2000)
+    assert rows == generate(3, 2000) and rows != generate(4, 2000)
+    assert {row["domain"] for row in rows} <= {world.domain for world in worlds("train")}
+    kinds = Counter(row["operation"] for row in rows)
+    assert set(kinds) == {"supersedes", "retracts", "confirms", "none"}
+    assert 0.25 < (kinds["supersedes"] + kinds["retracts"]) / len(rows) < 0.55
+    assert all(row["overturn"] == (row["operation"] in ("supersedes", "retracts")) for row in rows)
+    spoken = {words(text) for row in rows for text in (row["source"], row["target"])}
+    test = {words(memory.text) for case in EVERY for memory in case.memories}
+    assert not spoken & test
