@@ -9,6 +9,8 @@ topology has ``blocks``, requirements go block by block of sources and are multi
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -189,7 +191,7 @@ def noisy_or(
         if far and topology.blocks is not None:
             by_part, end = part_tasks(topology, topology.blocks, start, end, own, invalidity, threads=shares)
         cut = _shares(topology, start, end, shares) if far and shares > 1 else [start, end]
-        return [partial(settle, *ends, far) for ends in pairwise(cut)] + by_part
+        return [partial(settle, *ends, far) for ends in pairwise(cut) if ends[0] < ends[1]] + by_part
 
     stretches = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), wide.tolist(), strict=True))
     done: list[tuple[int, bool]] = []
@@ -197,14 +199,31 @@ def noisy_or(
         done = [task() for stretch in stretches for task in tasks(*stretch, 1)]
     else:
         # A pool of its own: one that outlived the call would be dead in a forked process.
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads - 1) as pool:
             for stretch in stretches:
-                done += pool.map(_call, tasks(*stretch, threads))
+                done += _share_out(tasks(*stretch, threads), pool, threads=threads)
     return invalidity, max((r for r, _ in done), default=0), all(settled for _, settled in done)
 
 
-def _call(task: Task) -> tuple[int, bool]:
-    return task()
+def _share_out(tasks: Sequence[Task], pool: ThreadPoolExecutor, *, threads: int) -> list[tuple[int, bool]]:
+    """Do tasks on ``threads`` threads, this one included: waking another takes longer than many a task."""
+    todo = deque(tasks)
+    helpers = [pool.submit(_work_off, todo) for _ in range(min(threads, len(tasks)) - 1)]
+    done = _work_off(todo)
+    for helper in helpers:
+        done += helper.result()
+    return done
+
+
+def _work_off(todo: deque[Task]) -> list[tuple[int, bool]]:
+    """Do tasks until none is left."""
+    done: list[tuple[int, bool]] = []
+    while True:
+        try:
+            task = todo.popleft()
+        except IndexError:
+            return done
+        done.append(task())
 
 
 def threads_used(topology: Topology) -> int:
