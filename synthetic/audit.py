@@ -93,8 +93,13 @@ def build(
         "generator": generated_texts(seeds, count),
         "conversations": (text for seed in seeds for text in row_texts(conversations.generate(seed, count))),
         "written": row_texts(written_pairs.pairs()),
-        "chains (train)": chain_worlds.texts("train"),
-        "chain pairs": (text for seed in seeds for text in row_texts(chain_pairs.generate(seed, count))),
+        "chains": (text for split in ("train", "validation") for text in chain_worlds.texts(split)),
+        "chain pairs": (
+            text
+            for seed in seeds
+            for split in ("train", "validation")
+            for text in row_texts(chain_pairs.generate(seed, count, split=split))
+        ),
         "EntailmentBank (train)": tree_texts(data, train=True),
     }
     texts |= {path.name: row_texts(row for row in read(path) if isinstance(row, dict)) for path in pairs}

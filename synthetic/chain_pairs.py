@@ -1,4 +1,4 @@
-"""Verifier pairs from the worlds of the multi-hop chains, training split only.
+"""Verifier pairs from the worlds of the multi-hop chains, never of the test split.
 
 A later turn of a chain and one earlier memory: the change at the head, and what only looks like one (other
 entity, history, a thought, an addition, another attribute, a sibling).  No text of a test world and no small
@@ -9,21 +9,22 @@ for propagation to find.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from synthetic.chain_stage import Stage
 from synthetic.chain_worlds import World, worlds_in_turn
 
 Row = dict[str, Any]
-#: Roles that leave the head as it was.
+#: Roles that leave the head as it was, and those that end something else.
 IDLE = "fnmo"
+ENDINGS = "ST"
 
 
-def generate(seed: int, count: int) -> list[Row]:
-    """Return ``count`` pairs of the training worlds, each world as often as every other."""
+def generate(seed: int, count: int, *, split: Literal["train", "validation"]) -> list[Row]:
+    """Return ``count`` pairs of the worlds of a split, each world as often as every other."""
     rng = random.Random(f"chain pairs {seed}")
-    turn = worlds_in_turn(rng, "train")
+    turn = worlds_in_turn(rng, split)
     found: list[Row] = []
     while len(found) < count:
         world, rest = next(turn)
@@ -59,13 +60,22 @@ def scene(stage: Stage) -> Iterator[tuple[str, str, str]]:
         yield back, moved, "retracts"
         yield back, head, "confirms"
         yield back, other, "none"
-    yield moved, elsewhere(stage), "none"
+    yield moved, elsewhere(stage, "h1"), "none"
+    yield from passing(stage, [head, *upper.values()])
 
 
-def elsewhere(stage: Stage) -> str:
-    """Return a memory of another world, said by its own cast."""
+def passing(stage: Stage, memories: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield later turns that leave these memories as they were: of the same world and of another one."""
+    rng = stage.rng
+    yield stage.text(rng.choice(IDLE)), rng.choice(memories[1:]), "none"
+    yield elsewhere(stage, ENDINGS), rng.choice(memories), "none"
+    yield elsewhere(stage, "c" + IDLE), rng.choice(memories), "none"
+
+
+def elsewhere(stage: Stage, roles: str) -> str:
+    """Return what is said in one of these roles in another world, by its own cast."""
     world: World = stage.rng.choice(stage.rest)
-    return Stage(stage.id, stage.rng, world, (), 2).text(stage.rng.choice("h1"))
+    return Stage(stage.id, stage.rng, world, (), 2).text(stage.rng.choice(roles))
 
 
 def labelled(source: str, target: str, kind: str, *, domain: str, group: str) -> Row:

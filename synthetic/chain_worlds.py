@@ -1,7 +1,8 @@
 """The worlds of the multi-hop cases: domains with entities, values and phrasings, read from a text file.
 
-Worlds of the ``train`` split may train a scorer of support edges; worlds of the ``test`` split train nothing,
-and no text here is a template of ``synthetic.pairs``.  Knows texts, no cases.
+Worlds of the ``train`` split may train the verifier and the scorer of support edges, those of ``validation``
+stop and calibrate them; worlds of the ``test`` split train nothing, and no text here is a template of
+``synthetic.pairs``.  Knows texts, no cases.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-Split = Literal["test", "train"]
+Split = Literal["test", "train", "validation"]
 TEXTS = Path(__file__).with_name("chain_texts.txt")
 #: Roles whose lines are lists of words, not sentences.
 LISTS = frozenset({"x", "v"})

@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="synthetic.chains", description="Print multi-hop cases.")
     parser.add_argument("--seed", type=int, default=SEEDS[0])
     parser.add_argument("--harder", action="store_true")
-    parser.add_argument("--split", choices=("test", "train"), default="test")
+    parser.add_argument("--split", choices=("test", "train", "validation"), default="test")
     options = parser.parse_args()
     build = harder if options.harder else cases
     for case in build(options.seed, split=options.split):

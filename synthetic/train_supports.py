@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.structure import records
 from synthetic.chain_stage import Case
+from synthetic.chain_worlds import worlds
 from synthetic.chains import cases
 from synthetic.harder_chains import harder
 from synthetic.overlap import Index, common_phrases, strings
@@ -32,7 +33,6 @@ TREES = "entailment_bank"
 SEEDS = (101, 102)
 HIDDEN = 24
 EPOCHS = 60
-HELD_OUT_WORLDS = ("tram_depot", "ice_rink")
 FloatArray = NDArray[np.float64]
 
 
@@ -72,9 +72,10 @@ def of_texts(
 
 def of_case(case: Case) -> tuple[list[str], set[tuple[int, int]], bool]:
     """Return the texts of a case, its structure as places, and whether it is held out."""
+    held = any(world.domain == case.domain for world in worlds("validation"))
     place = {memory.id: k for k, memory in enumerate(case.memories)}
     truth = {(place[edge.source], place[edge.target]) for edge in case.structure}
-    return [memory.text for memory in case.memories], truth, case.domain in HELD_OUT_WORLDS
+    return [memory.text for memory in case.memories], truth, held
 
 
 def of_tree(tree: Mapping[str, Any], *, held: bool) -> tuple[list[str], set[tuple[int, int]], bool]:
@@ -175,7 +176,8 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    listed = [c for seed in SEEDS for c in (*cases(seed, split="train"), *harder(seed, split="train"))]
+    seeds = [*((seed, "train") for seed in SEEDS), (SEEDS[0], "validation")]
+    listed = [c for seed, split in seeds for c in (*cases(seed, split=split), *harder(seed, split=split))]
     chains = of_texts((of_case(case) for case in listed), weight=1.0)
     rng = random.Random(options.seed)
     trees = of_texts(

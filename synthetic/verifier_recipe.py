@@ -64,6 +64,9 @@ DRESSED = 0.15
 WRITTEN_HELD_OUT = 0.05
 #: Targets left as they were that one free-form source meets, each time the pairs are repeated.
 SPARED = 1
+#: Pairs of chains and of different scenes that validate.
+CHAINS_HELD_OUT = 3_000
+UNRELATED_HELD_OUT = 3_000
 
 
 @dataclass(frozen=True)
@@ -197,11 +200,24 @@ def mixture(folder: Path, *, seed: int, shares: Shares) -> list[Row]:
         *unrelated_pairs(own, shares.unrelated, rng),
         *rng.sample(real, min(len(real), shares.real)),
         *conversations.generate(seed, shares.conversations),
-        *dressed(chain_pairs.generate(seed, shares.chains), rng, share=DRESSED),
+        *dressed(chain_pairs.generate(seed, shares.chains, split="train"), rng, share=DRESSED),
         *(row for _ in range(shares.repeats) for row in dressed(thinned(learned, rng), rng, share=DRESSED)),
     ]
     rng.shuffle(rows)
     return rows
+
+
+def validation(seed: int) -> list[Row]:
+    """Pairs of held-out templates, blocks and chain worlds, that stop the training and calibrate.
+
+    Free-form pairs are thinned as in training.  Pairs that have nothing to do with each other are most of what a
+    store of memories asks about, so that calibration must meet them too.
+    """
+    rng = random.Random(seed)
+    own = generated_pairs(5, 2_000, split="validation")
+    _, held = split_written()
+    chains = chain_pairs.generate(5, CHAINS_HELD_OUT, split="validation")
+    return [*own, *thinned(held, rng), *chains, *unrelated_pairs(own, UNRELATED_HELD_OUT, rng)]
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
@@ -235,10 +251,7 @@ def main() -> None:
     assemble_second(given.output)
     shares = Shares(**{field.name: getattr(given, field.name) for field in fields(Shares)})
     rows = mixture(given.data, seed=given.seed, shares=shares)
-    _, held = split_written()
-    # Thinned as training pairs are, so that calibration meets about as many overturned targets.
-    thin = thinned(held, random.Random(given.seed))
-    checked = [*generated_pairs(5, 2_000, split="validation"), *thin]
+    checked = validation(given.seed)
     write(given.output / "pairs.jsonl", rows)
     write(given.output / "validation.jsonl", checked)
     # The second head's vocabulary knows no Chinese, Japanese or Korean.

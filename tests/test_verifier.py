@@ -196,6 +196,18 @@ def test_calibration_undoes_overconfidence_and_a_shift() -> None:
     assert np.all(np.diff(after[order, 0]) >= 0)
 
 
+def test_calibration_is_as_sure_of_easy_negatives_as_they_are_rare() -> None:
+    rng = np.random.default_rng(5)
+    logit = np.concatenate([rng.normal(size=4000), rng.normal(-5, 1, size=4000)])
+    chance = np.where(logit > -2, 1 / (1 + np.exp(-0.5 * logit)), 0.001)
+    label = (rng.random(8000) < chance).astype(float)
+    names = ["english/short"] * 8000
+    fitted = fit(logit[:, None], label[:, None], buckets=names, outputs=("a",))
+    found = fitted.apply(np.array([[-6.0], [1.5]]), names[:2])[:, 0]
+    assert found[0] < 0.01
+    assert found[1] == pytest.approx(1 / (1 + math.exp(-0.75)), abs=0.06)
+
+
 def test_a_small_bucket_leans_on_all_and_an_unknown_one_uses_all() -> None:
     rng = np.random.default_rng(4)
     logit = rng.normal(size=(2000, 1))
@@ -233,8 +245,13 @@ def test_the_gate_is_calibrated_although_its_factors_are_not_independent() -> No
 def test_calibrator_survives_json() -> None:
     logits = np.array([[1.0, -2.0], [0.3, 4.0]])
     fitted = fit(logits, np.array([[1.0, 0.0], [0.0, 1.0]]), buckets=["x", "y"], outputs=("a", "b"))
-    again = Calibrator.from_json(json.loads(json.dumps(fitted.to_json())))
+    written = json.loads(json.dumps(fitted.to_json()))
+    again = Calibrator.from_json(written)
     assert np.array_equal(again.apply(logits, ["x", "y"]), fitted.apply(logits, ["x", "y"]))
+    # What was written with one slope is read as Platt's calibration.
+    del written["below"]
+    platt = 1 / (1 + np.exp(-np.array(fitted.scale["x"]) * logits[0] - np.array(fitted.shift["x"])))
+    assert Calibrator.from_json(written).apply(logits[:1], ["x"])[0] == pytest.approx(platt)
 
 
 # -- router ----------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 """Calibration: from a head's logits to probabilities, per kind of text and per length.
 
-Each bucket holds a scale and a shift per output, ``p = sigmoid(scale * logit + shift)`` (Platt, 1999;
-temperature scaling where the shift is 0), fitted on validation pairs with the exported int8 model, because
-quantisation moves single logits.  A bucket with few pairs leans on the fit over all pairs.  Knows no
-model.
+Each bucket holds two slopes and a shift per output, ``p = sigmoid(scale * log(1 + exp(logit)) - below *
+log(1 + exp(-logit)) + shift)``: beta calibration (Kull et al., 2017), which is Platt's (1999) where the slopes
+are equal.  A head is mostly overconfident on hard pairs, yet right about pairs that have nothing to do with each
+other; one slope would make the latter's many small scores large, and a noisy-or adds them up.  Fitted on
+validation pairs with the exported int8 model, because quantisation moves single logits.  A bucket with few
+pairs leans on the fit over all pairs.  Knows no model.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 #: A bucket's own fit counts as n / (n + SHRINKAGE) against the fit over all pairs.
@@ -22,6 +24,9 @@ SHRINKAGE = 300.0
 #: Tokens of a rendered pair from which it counts as long.
 LONG = 40
 GENERAL = "all"
+#: What a bucket holds per output, and the values that change nothing.
+PARAMETERS = ("scale", "below", "shift")
+UNCHANGED = (1.0, 1.0, 0.0)
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -59,30 +64,36 @@ def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.exp(-np.logaddexp(0.0, -x))
 
 
+def _bent(logits: NDArray[np.float64], point: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Calibrated log-odds of ``logits`` ``(..., k)`` by ``point`` ``(..., k, 3)``: scale, below, shift."""
+    over, under = np.logaddexp(0.0, logits), np.logaddexp(0.0, -logits)
+    return point[..., 0] * over - point[..., 1] * under + point[..., 2]
+
+
 @dataclass(frozen=True, slots=True)
 class Calibrator:
-    """Scale and shift per bucket and output; an empty one is the plain sigmoid."""
+    """Slopes above and below logit 0, and shift, per bucket and output; an empty one is the plain sigmoid."""
 
     outputs: tuple[str, ...]
     scale: Mapping[str, tuple[float, ...]]
+    below: Mapping[str, tuple[float, ...]]
     shift: Mapping[str, tuple[float, ...]]
 
     @classmethod
     def identity(cls, outputs: Sequence[str]) -> Calibrator:
         """Return a calibrator that changes nothing."""
-        return cls(tuple(outputs), {}, {})
+        return cls(tuple(outputs), {}, {}, {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Calibrator:
-        """Rebuild a calibrator from what ``to_json`` wrote."""
-        lists = {key: {name: tuple(row) for name, row in data[key].items()} for key in ("scale", "shift")}
-        return cls(tuple(data["outputs"]), lists["scale"], lists["shift"])
+        """Rebuild a calibrator from what ``to_json`` wrote; without ``below``, it is Platt's."""
+        whole = {"below": data["scale"], **data}
+        parts = ({name: tuple(row) for name, row in whole[key].items()} for key in PARAMETERS)
+        return cls(tuple(data["outputs"]), *parts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers for the manifest."""
-        rows = {
-            key: {name: list(row) for name, row in getattr(self, key).items()} for key in ("scale", "shift")
-        }
+        rows = {key: {name: list(row) for name, row in getattr(self, key).items()} for key in PARAMETERS}
         return {"outputs": list(self.outputs), **rows}
 
     def apply(self, logits: NDArray[np.float64], buckets: Sequence[str]) -> NDArray[np.float64]:
@@ -90,12 +101,13 @@ class Calibrator:
 
         A bucket that was never fitted uses the fit over all pairs.
         """
-        width = len(self.outputs)
-        scale, shift = np.ones(logits.shape), np.zeros(logits.shape)
-        for i, name in enumerate(buckets):
-            scale[i] = self.scale.get(name, self.scale.get(GENERAL, (1.0,) * width))
-            shift[i] = self.shift.get(name, self.shift.get(GENERAL, (0.0,) * width))
-        return sigmoid(scale * logits + shift)
+        point = np.empty((*logits.shape, len(PARAMETERS)))
+        for k, (key, plain) in enumerate(zip(PARAMETERS, UNCHANGED, strict=True)):
+            own = getattr(self, key)
+            general = own.get(GENERAL, (plain,) * len(self.outputs))
+            for i, name in enumerate(buckets):
+                point[i, :, k] = own.get(name, general)
+        return sigmoid(_bent(logits, point))
 
 
 def fit(
@@ -107,33 +119,55 @@ def fit(
 ) -> Calibrator:
     """Fit on validation pairs: ``logits`` and ``labels`` are ``(n, outputs)``, labels 0, 1 or NaN."""
     names = np.asarray(buckets)
-    scale: dict[str, tuple[float, ...]] = {}
-    shift: dict[str, tuple[float, ...]] = {}
-    general = [_fit_one(logits[:, k], labels[:, k], toward=(1.0, 0.0)) for k in range(len(outputs))]
-    scale[GENERAL], shift[GENERAL] = tuple(a for a, _ in general), tuple(b for _, b in general)
+    columns = range(len(outputs))
+    general = np.array([_fit_one(logits[:, k], labels[:, k], toward=UNCHANGED) for k in columns])
+    points = {GENERAL: general}
     for name in sorted(set(buckets)):
         rows = names == name
-        own = [_fit_one(logits[rows, k], labels[rows, k], toward=general[k]) for k in range(len(outputs))]
-        scale[name], shift[name] = tuple(a for a, _ in own), tuple(b for _, b in own)
-    return Calibrator(tuple(outputs), scale, shift)
+        points[name] = np.array(
+            [_fit_one(logits[rows, k], labels[rows, k], toward=general[k]) for k in columns]
+        )
+    return _of_points(outputs, points)
+
+
+def _of_points(outputs: Sequence[str], points: Mapping[str, NDArray[np.float64]]) -> Calibrator:
+    """Return the calibrator with ``points``, ``(outputs, 3)`` by bucket."""
+    parts = (
+        {name: tuple(point[:, k].tolist()) for name, point in points.items()} for k in range(len(PARAMETERS))
+    )
+    return Calibrator(tuple(outputs), *parts)
 
 
 def _fit_one(
-    logit: NDArray[np.float64], label: NDArray[np.float64], *, toward: tuple[float, float]
-) -> tuple[float, float]:
-    """Scale and shift of one output: log loss plus a pull of ``SHRINKAGE`` pairs' strength to ``toward``."""
+    logit: NDArray[np.float64], label: NDArray[np.float64], *, toward: ArrayLike
+) -> NDArray[np.float64]:
+    """Scale, below and shift ``(3,)`` of one output: log loss plus ``_pull`` to ``toward``."""
     known = ~np.isnan(label)
     x, y = logit[known], label[known]
+    center = np.asarray(toward, dtype=np.float64)
     if len(x) == 0 or y.min() == y.max():
-        return toward
+        return center
 
-    def loss(point: NDArray[np.float64]) -> float:
-        z = np.exp(point[0]) * x + point[1]
-        pull = (point[0] - np.log(toward[0])) ** 2 + 0.25 * (point[1] - toward[1]) ** 2
-        return float(np.sum(np.logaddexp(0.0, z) - y * z) + 0.1 * SHRINKAGE * pull)
+    def loss(flat: NDArray[np.float64]) -> float:
+        z = _bent(x, _slopes(flat))
+        return float(np.sum(np.logaddexp(0.0, z) - y * z)) + _pull(flat, _logs(center))
 
-    found = minimize(loss, np.array([np.log(toward[0]), toward[1]]), method="Nelder-Mead")
-    return float(np.exp(found.x[0])), float(found.x[1])
+    return _slopes(minimize(loss, _logs(center), method="L-BFGS-B").x)
+
+
+def _logs(point: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``point`` ``(..., 3)`` with the logarithms of the slopes, in which a fit moves."""
+    return np.concatenate([np.log(point[..., :2]), point[..., 2:]], axis=-1)
+
+
+def _slopes(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Undo ``_logs``."""
+    return np.concatenate([np.exp(logs[..., :2]), logs[..., 2:]], axis=-1)
+
+
+def _pull(logs: NDArray[np.float64], center: NDArray[np.float64]) -> float:
+    """Return what a distance from ``center`` costs: ``SHRINKAGE`` pairs' strength."""
+    return float(0.1 * SHRINKAGE * np.sum((logs - center) ** 2 * np.array([0.5, 0.5, 0.25])))
 
 
 def fit_gate(
@@ -156,20 +190,16 @@ def fit_gate(
     names = np.asarray(buckets)
     event = start.apply(logits, buckets)[:, slots]
     fitted = [*range(slots), slots + 1]
-    scale = {name: list(row) for name, row in start.scale.items()}
-    shift = {name: list(row) for name, row in start.shift.items()}
-    general = np.array([[1.0, 0.0]] * len(fitted))
+    points = {
+        name: np.column_stack([getattr(start, key)[name] for key in PARAMETERS]) for name in start.scale
+    }
+    general = np.array([UNCHANGED] * len(fitted))
     for name in [GENERAL, *sorted(set(buckets))]:
         rows = known if name == GENERAL else known & (names == name)
         found = _fit_product(logits[rows][:, fitted], label[rows], event=event[rows], toward=general)
         general = found if name == GENERAL else general
-        for column, (a, b) in zip(fitted, found, strict=True):
-            scale[name][column], shift[name][column] = float(a), float(b)
-    return Calibrator(
-        start.outputs,
-        {name: tuple(row) for name, row in scale.items()},
-        {name: tuple(row) for name, row in shift.items()},
-    )
+        points[name][fitted] = found
+    return _of_points(start.outputs, points)
 
 
 def _fit_product(
@@ -179,29 +209,22 @@ def _fit_product(
     event: NDArray[np.float64],
     toward: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Scale and shift ``(k, 2)`` of slots and operation ``(n, k)``, the operation last.
+    """Scale, below and shift ``(k, 3)`` of slots and operation ``(n, k)``, the operation last.
 
     The pull to ``toward`` is that of ``_fit_one``.
     """
     if len(label) == 0 or label.min() == label.max():
         return toward
-    center = np.column_stack([np.log(toward[:, 0]), toward[:, 1]])
-
-    def gate(point: NDArray[np.float64]) -> NDArray[np.float64]:
-        factor = sigmoid(np.exp(point[:, 0]) * logits + point[:, 1])
-        product: NDArray[np.float64] = factor[:, :-1].prod(axis=1) * np.minimum(event, factor[:, -1])
-        return np.clip(product, 1e-6, 1 - 1e-6)
+    center = _logs(toward)
 
     def loss(flat: NDArray[np.float64]) -> float:
-        point = flat.reshape(center.shape)
-        pull = float(np.sum((point - center) ** 2 * np.array([1.0, 0.25])))
-        score = gate(point)
-        fit_of = float(-np.sum(label * np.log(score) + (1 - label) * np.log1p(-score)))
-        return fit_of + 0.1 * SHRINKAGE * pull
+        logs = flat.reshape(center.shape)
+        factor = sigmoid(_bent(logits, _slopes(logs)))
+        product = factor[:, :-1].prod(axis=1) * np.minimum(event, factor[:, -1])
+        score = np.clip(product, 1e-6, 1 - 1e-6)
+        return float(-np.sum(label * np.log(score) + (1 - label) * np.log1p(-score))) + _pull(logs, center)
 
-    found = minimize(loss, center.ravel(), method="Nelder-Mead", options={"maxiter": 3000}).x
-    point = found.reshape(center.shape)
-    return np.column_stack([np.exp(point[:, 0]), point[:, 1]])
+    return _slopes(minimize(loss, center.ravel(), method="L-BFGS-B").x.reshape(center.shape))
 
 
 def expected_calibration_error(
