@@ -56,9 +56,9 @@ class Router:
     worth a second opinion.
     """
 
-    reject: float = 0.05
-    accept: float = 0.9
-    agreement: float = 0.9
+    reject: float = 0.1
+    accept: float = 0.8
+    agreement: float = 0.8
     influence_floor: float = 0.02
 
     def __post_init__(self) -> None:
