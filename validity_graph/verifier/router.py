@@ -1,8 +1,7 @@
 """Which pairs the second head is worth asking about ([V3] section 13, and influence beyond it).
 
-The second head multiplies into the slot score ([V3] Eq. 1), so it can only lower a gate score: a pair
-whose cheap score is already under the evidence floor, or so high and so unanimous that the second head
-practically never disagrees, or whose verdict moves nothing downstream, is settled by the cheap head.
+A pair whose cheap score is so low, or so high and so unanimous, that the second head practically never
+disagrees, or whose verdict moves nothing downstream, is settled by the cheap head.
 Arrays in, a plan out.
 """
 
@@ -22,7 +21,7 @@ from validity_graph.records import probability
 class Route(str, Enum):
     """Why a pair stopped at the cheap head, or that it goes on."""
 
-    REJECT = "reject"  #: the cheap score is under the floor; a product cannot raise it
+    REJECT = "reject"  #: the cheap score is low
     ACCEPT = "accept"  #: the cheap score is high and every part of its evidence agrees
     NO_INFLUENCE = "no_influence"  #: the graph says that the verdict moves less than anyone would notice
     UNREADABLE = "unreadable"  #: the second head's vocabulary lacks the script
@@ -50,15 +49,15 @@ class RoutingReport:
 class Router:
     """Thresholds of the routing rule, each in [0, 1].
 
-    ``reject``: gate scores under it make no edge anyway (SEMANTICS section 2).  ``accept`` and
-    ``agreement``: a gate score of at least ``accept`` whose slot, event and operation are all at least
-    ``agreement`` is settled. ``influence_floor``: the least change of any memory's invalidity that is
+    ``reject``: a cheap gate score under it stays; that the second head would make an overturn of it is rare.
+    ``accept`` and ``agreement``: a gate score of at least ``accept`` whose slot, event and operation are all at
+    least ``agreement`` is settled.  ``influence_floor``: the least change of any memory's invalidity that is
     worth a second opinion.
     """
 
     reject: float = 0.1
-    accept: float = 0.8
-    agreement: float = 0.8
+    accept: float = 0.95
+    agreement: float = 0.95
     influence_floor: float = 0.02
 
     def __post_init__(self) -> None:
