@@ -210,8 +210,8 @@ def mixture(folder: Path, *, seed: int, shares: Shares) -> list[Row]:
 def validation(seed: int) -> list[Row]:
     """Pairs of held-out templates, blocks and chain worlds, that stop the training and calibrate.
 
-    Free-form pairs are thinned as in training.  Pairs that have nothing to do with each other are most of what a
-    store of memories asks about, so that calibration must meet them too.
+    Free-form pairs are thinned as in training.  Pairs that have nothing to do with each other are most of
+    what a store of memories asks about, so that calibration must meet them too.
     """
     rng = random.Random(seed)
     own = generated_pairs(5, 2_000, split="validation")

@@ -287,7 +287,7 @@ def test_router_refuses_nonsense() -> None:
     with pytest.raises(InputError, match=r"Router\.accept"):
         Router(accept=1.2)
     with pytest.raises(InputError, match="must not exceed"):
-        Router(reject=0.95)
+        Router(reject=0.99)
     with pytest.raises(InputError, match="influence"):
         Router().plan(gate=[0.5], slot=[0.5], event=[1.0], operation=[1.0], influence=[2.0])
     assert report([]).stopped_cheap == 1.0
@@ -342,7 +342,7 @@ def test_toy_and_traps(verifier: Verifier) -> None:
 
 
 def test_scores_are_what_the_contract_says(verifier: Verifier) -> None:
-    scores = verifier.score([TOY[8], TOY[11]], [TOY[0], TOY[7]], domains=["work", ""])
+    scores = verifier.asking_never().score([TOY[8], TOY[11]], [TOY[0], TOY[7]], domains=["work", ""])
     assert len(scores) == 2
     for name in ("slot_mini", "event", "operation", "confirms", "gate"):
         values = getattr(scores, name)
@@ -423,7 +423,7 @@ class Fixed:
 
 def test_second_head_multiplies_in_only_where_it_is_asked(verifier: Verifier) -> None:
     sources, targets = [TOY[8], TOY[9], TOY[11]], [TOY[0], TOY[2], TOY[7]]
-    cheap = verifier.score(sources, targets)
+    cheap = verifier.asking_never().score(sources, targets)
     head = Fixed(0.25)
     full: Scores = verifier.asking_always(head).score(sources, targets)
     assert head.asked == 3

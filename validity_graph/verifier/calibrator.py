@@ -1,11 +1,11 @@
 """Calibration: from a head's logits to probabilities, per kind of text and per length.
 
 Each bucket holds two slopes and a shift per output, ``p = sigmoid(scale * log(1 + exp(logit)) - below *
-log(1 + exp(-logit)) + shift)``: beta calibration (Kull et al., 2017), which is Platt's (1999) where the slopes
-are equal.  A head is mostly overconfident on hard pairs, yet right about pairs that have nothing to do with each
-other; one slope would make the latter's many small scores large, and a noisy-or adds them up.  Fitted on
-validation pairs with the exported int8 model, because quantisation moves single logits.  A bucket with few
-pairs leans on the fit over all pairs.  Knows no model.
+log(1 + exp(-logit)) + shift)``: beta calibration (Kull et al., 2017), which is Platt's (1999) where the
+slopes are equal.  A head is mostly overconfident on hard pairs, yet right about pairs that have nothing to
+do with each other; one slope would make the latter's many small scores large, and a noisy-or adds them up.
+Fitted on validation pairs with the exported int8 model, because quantisation moves single logits.  A bucket
+with few pairs leans on the fit over all pairs.  Knows no model.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ class Router:
     """Thresholds of the routing rule, each in [0, 1].
 
     ``reject``: a cheap gate score under it stays; that the second head would make an overturn of it is rare.
-    ``accept`` and ``agreement``: a gate score of at least ``accept`` whose slot, event and operation are all at
-    least ``agreement`` is settled.  ``influence_floor``: the least change of any memory's invalidity that is
-    worth a second opinion.
+    ``accept`` and ``agreement``: a gate score of at least ``accept`` whose slot, event and operation are all
+    at least ``agreement`` is settled.  ``influence_floor``: the least change of any memory's invalidity that
+    is worth a second opinion.
     """
 
     reject: float = 0.1
