@@ -287,7 +287,7 @@ def test_router_refuses_nonsense() -> None:
     with pytest.raises(InputError, match=r"Router\.accept"):
         Router(accept=1.2)
     with pytest.raises(InputError, match="must not exceed"):
-        Router(reject=0.99)
+        Router(reject=0.95, accept=0.9)
     with pytest.raises(InputError, match="influence"):
         Router().plan(gate=[0.5], slot=[0.5], event=[1.0], operation=[1.0], influence=[2.0])
     assert report([]).stopped_cheap == 1.0
@@ -352,6 +352,11 @@ def test_scores_are_what_the_contract_says(verifier: Verifier) -> None:
     assert list(scores.kind) == ["supersedes", "none"]
     assert scores.evidence(0).gate == pytest.approx(scores.gate[0], abs=1e-12)
     assert scores.evidence(0).slot_nli is None
+    routed = verifier.score([TOY[8], TOY[11]], [TOY[0], TOY[7]], domains=["work", ""])
+    asked = ~np.isnan(routed.slot_nli)
+    assert routed.routing.count[Route.ASK] == asked.sum()
+    assert np.all((routed.slot_nli[asked] >= 0) & (routed.slot_nli[asked] <= 1))
+    assert list(routed.kind) == ["supersedes", "none"]
 
 
 def test_a_pair_scores_the_same_in_any_company_order_and_number_of_threads(verifier: Verifier) -> None:
