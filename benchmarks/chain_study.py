@@ -21,7 +21,7 @@ from validity_graph.encode import encode, is_later
 from validity_graph.inference import findings
 from validity_graph.records import OVERTURNS, Edge
 from validity_graph.store import Snapshot, StoredMemory
-from validity_graph.verification import edges_from, inferred_edges, without_retraction_cycles
+from validity_graph.verification import edges_from, inferred_edges, stood_then, without_retraction_cycles
 from validity_graph.verifier import Scores
 
 Floats = NDArray[np.float64]
@@ -148,8 +148,11 @@ def _propagated(batch: Batch, edges: Sequence[Edge]) -> Floats:
     return np.asarray(found.invalidity, dtype=np.float64)
 
 
-def reasons(judge: SupportJudge, batch: Batch) -> list[tuple[Pair, float]]:
-    """Score which memory is a reason for which later one, over capped candidates."""
+def reasons(judge: SupportJudge, batch: Batch, edges: Sequence[Edge]) -> list[tuple[Pair, float]]:
+    """Score which memory is a reason for which later one, over capped candidates.
+
+    A reason that ``edges`` had overturned by then counts less, as in ``ValidityGraph.infer_supports``.
+    """
     texts = [item.memory.text for item in batch.stored]
     found: list[tuple[Pair, float]] = []
     for case in batch.cases:
@@ -158,7 +161,9 @@ def reasons(judge: SupportJudge, batch: Batch) -> list[tuple[Pair, float]]:
         pairs = [(earlier, later) for later, earlier in batch.index.pairs(places)]
         scores = judge.score([texts[a] for a, _ in pairs], [texts[b] for _, b in pairs])
         found += [(pair, float(score)) for pair, score in zip(pairs, scores, strict=True)]
-    return found
+    memories = {item.memory.id: item for item in batch.stored}
+    stood = stood_then([(batch.stored[a], batch.stored[b]) for (a, b), _ in found], edges, memories)
+    return [(pair, score * share) for (pair, score), share in zip(found, stood.tolist(), strict=True)]
 
 
 def inferred(batch: Batch, scored: Sequence[tuple[Pair, float]], *, threshold: float) -> list[Edge]:

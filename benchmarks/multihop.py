@@ -85,7 +85,7 @@ def judge_batch(batch: Batch, judge: Judge, supports: SupportJudge | None) -> Ju
     }
     found: list[tuple[study.Pair, float]] = []
     if supports is not None:
-        found = study.reasons(supports, batch)
+        found = study.reasons(supports, batch, edges)
         guess = study.inferred(batch, found, threshold=support_threshold())
         score[LEARNED] = study.invalidity(batch, edges + guess)
     score[GIVEN] = study.invalidity(batch, edges + structure)

@@ -15,13 +15,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synthetic import chain_pairs, chain_worlds, conversations, train_supports, written_pairs
+from synthetic import chain_pairs, chain_worlds, conversations, support_pairs, written_pairs
 from synthetic.overlap import Index, common_phrases, strings
 from synthetic.pairs import generate
 
@@ -71,7 +72,7 @@ def row_texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def tree_texts(data: Path, *, train: bool) -> Iterator[str]:
     """Yield the texts of the EntailmentBank trees that train the support scorer, or of the dev trees."""
-    for tree in train_supports.train_trees(data) if train else train_supports.dev_trees(data):
+    for tree in support_pairs.train_trees(data) if train else support_pairs.dev_trees(data):
         yield from strings(tree)
 
 
@@ -99,6 +100,9 @@ def build(
             for seed in seeds
             for split in ("train", "validation")
             for text in row_texts(chain_pairs.generate(seed, count, split=split))
+        ),
+        "reasons of chains": row_texts(
+            support_pairs.rows(list(support_pairs.chain_groups(seeds, split="train")), random.Random(0))
         ),
         "EntailmentBank (train)": tree_texts(data, train=True),
     }
@@ -128,7 +132,7 @@ def main() -> int:
     index, sizes = build(arguments.data, arguments.pairs, arguments.seeds, arguments.count)
     evaluation: dict[str, Iterable[str]] = {name: texts_under(folder) for name, folder in folders.items()}
     evaluation |= {
-        train_supports.TREES: tree_texts(arguments.data, train=False),
+        support_pairs.TREES: tree_texts(arguments.data, train=False),
         "chains (test)": chain_worlds.texts("test"),
         "directions": direction_texts(),
     }

@@ -52,6 +52,7 @@ def scene(stage: Stage) -> Iterator[tuple[str, str, str]]:
         yield say(role), head, "none"
     yield say("k"), head, "confirms"
     yield moved, upper[rng.choice("123st")], "none"
+    yield upper[rng.choice("1s")], head, "none"
     ending, ended = rng.choice([("S", "s"), ("T", "t")])
     yield say(ending), upper[ended], "supersedes"
     yield say(ending), rng.choice([head, upper["1"]]), "none"

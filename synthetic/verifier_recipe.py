@@ -1,12 +1,13 @@
 """The recipe of the shipped verifier: its bases, its mixture of pairs, its validation pairs.
 
 ``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes both bases (``synthetic.bases``),
-``FOLDER/pairs.jsonl`` (generated, conversational, chain, free-form, unrelated and real pairs) and
+``FOLDER/pairs.jsonl`` (generated, conversational, chain, reason, free-form, unrelated and real pairs) and
 ``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean as ``*_latin.jsonl`` for the
 second head.  Then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains the cheap
 head, and with ``FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second`` the other.  ``DIR`` holds
-the real sets as ``*.jsonl.gz``.  Real inference sets assume one scene at one time, so they train heads of
-their own; those whose pairs differ in one fact also train the overturn head, at a lower weight.
+the real sets as ``*.jsonl.gz``; ``--trees DIR`` holds EntailmentBank, without which reasons come from chains
+alone; they train the cheap head only.  Real inference sets assume one scene at one time, so they train heads
+of their own; those whose pairs differ in one fact also train the overturn head, at a lower weight.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import itertools
 import json
 import random
 from collections import defaultdict
@@ -22,7 +24,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from synthetic import chain_pairs, conversations, written_pairs
+from synthetic import chain_pairs, conversations, support_pairs, written_pairs
 from synthetic import pairs as generator
 from synthetic.bases import assemble_second, extend_characters
 
@@ -76,6 +78,7 @@ class Shares:
     generated: int = 40_000
     conversations: int = 16_000
     chains: int = 16_000
+    reasons: int = 40_000
     unrelated: int = 12_000
     real: int = 40_000
     repeats: int = 2
@@ -189,7 +192,17 @@ def split_written() -> tuple[list[Row], list[Row]]:
     return learned, held
 
 
-def mixture(folder: Path, *, seed: int, shares: Shares) -> list[Row]:
+def reason_pairs(count: int, rng: random.Random, *, seed: int, trees: Path | None) -> list[Row]:
+    """Return ``count`` pairs of reasons: of the trees, each twice, and of chains of this and later seeds."""
+    found = 2 * list(support_pairs.rows(list(support_pairs.tree_groups(trees)), rng)) if trees else []
+    seeds = itertools.count(seed)
+    while len(found) < count:
+        groups = list(support_pairs.chain_groups([next(seeds)], split="train"))
+        found += support_pairs.rows(groups, rng)
+    return rng.sample(found, count)
+
+
+def mixture(folder: Path, *, seed: int, shares: Shares, trees: Path | None = None) -> list[Row]:
     """All training pairs, shuffled; the sizes of its parts stand in ``shares``."""
     rng = random.Random(seed)
     own = generated_pairs(seed, shares.generated, split="train")
@@ -201,6 +214,7 @@ def mixture(folder: Path, *, seed: int, shares: Shares) -> list[Row]:
         *rng.sample(real, min(len(real), shares.real)),
         *conversations.generate(seed, shares.conversations),
         *dressed(chain_pairs.generate(seed, shares.chains, split="train"), rng, share=DRESSED),
+        *reason_pairs(shares.reasons, rng, seed=seed, trees=trees),
         *(row for _ in range(shares.repeats) for row in dressed(thinned(learned, rng), rng, share=DRESSED)),
     ]
     rng.shuffle(rows)
@@ -235,6 +249,7 @@ def main() -> None:
         description="Write the base and the pairs that the shipped weights come from."
     )
     parser.add_argument("--data", type=Path, required=True, help="folder of the real sets, *.jsonl.gz")
+    parser.add_argument("--trees", type=Path, help="folder that holds entailment_bank")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=303)
     for field in fields(Shares):
@@ -250,13 +265,16 @@ def main() -> None:
     extend_characters(base_folder(), given.output / "base", texts=asian)
     assemble_second(given.output)
     shares = Shares(**{field.name: getattr(given, field.name) for field in fields(Shares)})
-    rows = mixture(given.data, seed=given.seed, shares=shares)
+    rows = mixture(given.data, seed=given.seed, shares=shares, trees=given.trees)
     checked = validation(given.seed)
     write(given.output / "pairs.jsonl", rows)
     write(given.output / "validation.jsonl", checked)
     # The second head's vocabulary knows no Chinese, Japanese or Korean.
     for name, part in (("pairs", rows), ("validation", checked)):
-        write(given.output / f"{name}_latin.jsonl", (row for row in part if is_latin(row)))
+        write(
+            given.output / f"{name}_latin.jsonl",
+            (row for row in part if is_latin(row) and "rests_on" not in row),
+        )
 
 
 def is_latin(row: Row) -> bool:

@@ -437,6 +437,21 @@ def test_inferred_supports_are_opt_in_marked_and_never_prerequisites():
     assert graph.check()["ride"].inferred
 
 
+def test_what_was_outdated_before_a_conclusion_is_no_reason_for_it():
+    def reasons_of_ride(overturned_on: str) -> set[str]:
+        graph = ValidityGraph.open()
+        graph.add("job", "Alice works at the Acme office in Porto", time="2025-01-01")
+        ride = "Alice rides the tram to the Acme office in Porto, because she works there"
+        graph.add("ride", ride, time="2025-02-02")
+        graph.add("left", "Alice left Acme", time=overturned_on)
+        graph.connect("left", "job", type="overturns")
+        graph.infer_supports(threshold=0.05)
+        return {item.source for item in graph.edges() if item.type == "supports" and item.target == "ride"}
+
+    assert "job" in reasons_of_ride("2025-03-03")
+    assert "job" not in reasons_of_ride("2025-01-03")
+
+
 def test_unknown_methods_are_named(acme):
     with pytest.raises(InputError, match='unknown method "guess"; use noisy_or, worlds or exact'):
         acme.check(method="guess")

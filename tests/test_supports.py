@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import entailment
+from synthetic import support_pairs
+from synthetic.chain_worlds import worlds
+from synthetic.chains import cases
 from validity_graph.errors import InputError
-from validity_graph.records import Memory
-from validity_graph.supports import SupportScorer, features, grounds
-from validity_graph.verification import INFERRED, inferred_edges
+from validity_graph.records import OVERTURNS, Edge, Memory
+from validity_graph.store import StoredMemory
+from validity_graph.support_features import features
+from validity_graph.supports import FLOOR, NO_RIVAL, SupportScorer, grounds, joined, reading
+from validity_graph.verification import INFERRED, inferred_edges, stood_then
+from validity_graph.verifier.calibrator import sigmoid
+from validity_graph.verifier.scoring import PACKAGED
 
 RECORD = {
     "leaves": {
@@ -39,6 +51,79 @@ def test_scores_are_probabilities_and_prefer_the_reason() -> None:
     assert score[0] > 0.5 > max(score[1:])
 
 
+def test_only_what_the_words_do_not_rule_out_is_read() -> None:
+    reasons = ["The cellar is at Dover Street.", "My aunt sings.", "The cellar has a door at Dover Street."]
+    conclusions = ["So Kim brings the crates to the cellar at Dover Street by bike."] * 3
+    asked: list[str] = []
+
+    def reader(one: Sequence[str], other: Sequence[str], progress: object) -> np.ndarray:
+        assert set(other) <= set(conclusions)
+        asked.extend(one)
+        return np.linspace(-3.0, 3.0, len(one))
+
+    packaged = SupportScorer.load(reader=reader)
+    # Moved so that the likeliest pair lies over the floor and the least likely one under it.
+    least, *_, most = sorted(packaged.by_words(reasons, conclusions))
+    assert least < most
+    bar = math.log(FLOOR / (1 - FLOOR))
+    scorer = replace(packaged, outer_bias=packaged.outer_bias + bar - (least + most) / 2)
+    by_words = sigmoid(scorer.by_words(reasons, conclusions))
+    score = scorer.score(reasons, conclusions)
+    assert asked == [text for text, share in zip(reasons, by_words, strict=True) if share >= FLOOR]
+    assert 0 < len(asked) < len(reasons)
+    assert np.array_equal(score[by_words < FLOOR], by_words[by_words < FLOOR])
+    assert len(scorer.score([], [])) == 0
+
+
+def test_a_reader_without_the_output_is_named() -> None:
+    with pytest.raises(InputError, match="second was trained without pairs labelled rests_on"):
+        reading(PACKAGED / "second")(["a"], ["b"], None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.sampled_from([-9.0, -1.0, 0.5, 2.0])),
+        min_size=1,
+    )
+)
+def test_rivals_are_the_other_pairs_of_the_same_side(pairs: list[tuple[str, str, float]]) -> None:
+    reasons, conclusions, read = zip(*pairs, strict=True)
+    found = joined(reasons, conclusions, words=np.zeros(len(pairs)), read=np.array(read))
+    for k, own in enumerate(read):
+        others = [i for i in range(len(pairs)) if i != k]
+        by_conclusion = max([NO_RIVAL, *(read[i] for i in others if conclusions[i] == conclusions[k])])
+        by_reason = max([NO_RIVAL, *(read[i] for i in others if reasons[i] == reasons[k])])
+        assert found[k].tolist() == [own, 0.0, own - by_conclusion, own - by_reason]
+
+
+TREE_GROUP = support_pairs.Group(
+    "tree",
+    ("iron is a metal", "metals conduct heat", "snow is cold", "iron conducts heat"),
+    frozenset({(0, 3), (1, 3)}),
+    held=False,
+)
+
+
+def test_training_pairs_follow_the_reasons_and_leave_out_what_is_held_out() -> None:
+    chains = list(support_pairs.chain_groups([3], split="validation"))
+    assert all(group.held for group in chains)
+    rows = list(support_pairs.rows([TREE_GROUP, *chains], random.Random(0)))
+    true = {(TREE_GROUP.texts[a], TREE_GROUP.texts[b]) for a, b in TREE_GROUP.reasons}
+    assert {(row["target"], row["source"]) for row in rows if row["rests_on"]} == true
+    assert not {(row["target"], row["source"]) for row in rows if not row["rests_on"]} & true
+    assert {row["source"] for row in rows} <= set(TREE_GROUP.texts)
+
+
+def test_training_pairs_of_chains_are_mostly_none_and_come_from_training_worlds() -> None:
+    groups = list(support_pairs.chain_groups([3], split="train"))
+    rows = list(support_pairs.rows(groups, random.Random(0)))
+    share = sum(row["rests_on"] for row in rows) / len(rows)
+    assert 0.2 < share < 0.35
+    domains = {case.domain for case in cases(3, split="train")}
+    assert not domains & {world.domain for split in ("test", "validation") for world in worlds(split)}
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=6), st.randoms())
 def test_any_texts_give_finite_features_and_order_does_not_matter(pairs: list[tuple[str, str]], rng) -> None:
@@ -51,7 +136,7 @@ def test_any_texts_give_finite_features_and_order_does_not_matter(pairs: list[tu
 
 def test_scores_do_not_depend_on_the_order_in_which_words_are_gone_through() -> None:
     program = """
-from validity_graph.supports import features
+from validity_graph.support_features import features
 one = "the quick brown fox {} jumps over lazy dogs near seven green rivers while nine small boats carry lamps"
 texts = [one.format(word) for word in ("never", "always", "often")]
 texts += ["copper lamps hang over nine rivers", "seven small dogs carry boats", "quick green lamps near dogs"]
@@ -79,6 +164,29 @@ def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
     np.savez(tmp_path / "some.npz", mean=np.zeros(2))
     with pytest.raises(InputError, match="lacks scale"):
         SupportScorer.load(tmp_path / "some.npz")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.25, 0.5, 1.0])), max_size=4),
+    st.integers(1, 5),
+    st.sampled_from([1.0, 0.5]),
+)
+def test_a_reason_stands_where_none_of_its_overturns_before_the_conclusion_happens(
+    overturns: list[tuple[int, float]], conclusion: int, trust: float
+) -> None:
+    now = datetime(2025, 1, 1, tzinfo=timezone.utc)
+    stored = [StoredMemory(k, now, Memory(str(k), "x", trust=trust)) for k in range(6)]
+    chosen = {source: weight for source, weight in overturns if source not in (0, conclusion)}
+    edges = [Edge(str(source), "0", OVERTURNS, weight) for source, weight in chosen.items()]
+    memories = {item.memory.id: item for item in stored}
+    found = stood_then([(stored[0], stored[conclusion])], edges, memories)
+    before = [weight * trust for source, weight in chosen.items() if source < conclusion]
+    worlds = itertools.product(*[[(True, weight), (False, 1 - weight)] for weight in before])
+    stands = sum(
+        math.prod(share for _, share in world) for world in worlds if not any(hit for hit, _ in world)
+    )
+    assert found == pytest.approx([stands])
 
 
 HEAD = "Vat Elm holds fish oil."

@@ -1,14 +1,10 @@
-"""The verifier without torch: renderings, gate, windows, calibration, router, shipped head, endpoint head."""
+"""The verifier without torch: renderings, gate, windows, router, shipped head."""
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -19,18 +15,9 @@ from hypothesis import strategies as st
 from validity_graph.errors import InputError
 from validity_graph.records import Evidence
 from validity_graph.verifier import rendering, windows
-from validity_graph.verifier.calibrator import (
-    Calibrator,
-    bucket,
-    expected_calibration_error,
-    fit,
-    fit_gate,
-    kind_of_text,
-)
 from validity_graph.verifier.evidence import strongest
 from validity_graph.verifier.gate import DualEvidenceGate, GateForm
 from validity_graph.verifier.heads import binary_head, overturn_probability
-from validity_graph.verifier.llm import EndpointError, LLMHead
 from validity_graph.verifier.router import Route, Router, report
 from validity_graph.verifier.scoring import Scores, Verifier
 
@@ -152,106 +139,6 @@ def test_window_pairs_cover_every_pair_of_words(left: list[str], right: list[str
 
 def test_windows_know_cjk_sentence_ends() -> None:
     assert windows.sentences("我住在杭州。他来了！真的？") == ["我住在杭州。", "他来了！", "真的？"]
-
-
-# -- calibration -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("I moved to Oslo", "english"),
-        ("Ich wohne nicht mehr in Kassel", "other_latin"),
-        ("Trabajo en una farmacia", "other_latin"),
-        ("我搬到了成都", "cjk"),
-        ("東京に引っ越した", "cjk"),
-        ("서울로 이사했다", "cjk"),
-        ("Я живу в Москве", "other_script"),
-        ("", "english"),
-    ],
-)
-def test_kind_of_text(text: str, kind: str) -> None:
-    assert kind_of_text(text) == kind
-
-
-def test_buckets_tell_short_from_long() -> None:
-    assert bucket("a cat", "the dog", tokens=5) == "english/short"
-    assert bucket("a cat", "the dog", tokens=80) == "english/long"
-
-
-def test_calibration_undoes_overconfidence_and_a_shift() -> None:
-    rng = np.random.default_rng(3)
-    truth = rng.normal(size=8000) * 2
-    label = (rng.random(8000) < 1 / (1 + np.exp(-truth))).astype(float)
-    logits = np.stack([4 * truth + 3, truth], axis=1)
-    names = ["english/short"] * 8000
-    fitted = fit(logits, np.stack([label, label], axis=1), buckets=names, outputs=("a", "b"))
-    before = Calibrator.identity(("a", "b")).apply(logits, names)
-    after = fitted.apply(logits, names)
-    assert expected_calibration_error(before[:, 0], label) > 0.08
-    assert expected_calibration_error(after[:, 0], label) < 0.03
-    assert np.abs(after[:, 0] - 1 / (1 + np.exp(-truth))).max() < 0.05
-    # It never turns an order round.
-    order = np.argsort(logits[:, 0])
-    assert np.all(np.diff(after[order, 0]) >= 0)
-
-
-def test_calibration_is_as_sure_of_easy_negatives_as_they_are_rare() -> None:
-    rng = np.random.default_rng(5)
-    logit = np.concatenate([rng.normal(size=4000), rng.normal(-5, 1, size=4000)])
-    chance = np.where(logit > -2, 1 / (1 + np.exp(-0.5 * logit)), 0.001)
-    label = (rng.random(8000) < chance).astype(float)
-    names = ["english/short"] * 8000
-    fitted = fit(logit[:, None], label[:, None], buckets=names, outputs=("a",))
-    found = fitted.apply(np.array([[-6.0], [1.5]]), names[:2])[:, 0]
-    assert found[0] < 0.01
-    assert found[1] == pytest.approx(1 / (1 + math.exp(-0.75)), abs=0.06)
-
-
-def test_a_small_bucket_leans_on_all_and_an_unknown_one_uses_all() -> None:
-    rng = np.random.default_rng(4)
-    logit = rng.normal(size=(2000, 1))
-    label = (rng.random((2000, 1)) < 1 / (1 + np.exp(-2 * logit))).astype(float)
-    # Two pairs that say the opposite must not bend their bucket much.
-    names = ["english/short"] * 1998 + ["cjk/short"] * 2
-    label[-2:], logit[-2:] = [[1.0], [0.0]], [[-1.0], [1.0]]
-    fitted = fit(logit, label, buckets=names, outputs=("a",))
-    point = np.array([[1.0]])
-    general = fitted.apply(point, ["nobody/short"])[0, 0]
-    assert abs(fitted.apply(point, ["cjk/short"])[0, 0] - general) < 0.1
-    assert general == pytest.approx(1 / (1 + math.exp(-2)), abs=0.05)
-
-
-def test_the_gate_is_calibrated_although_its_factors_are_not_independent() -> None:
-    rng = np.random.default_rng(8)
-    truth = rng.normal(size=6000) * 1.5
-    label = (rng.random(6000) < 1 / (1 + np.exp(-truth))).astype(float)
-    # Slot and operation read the same evidence; the event is nearly certain.
-    logits = np.stack([3 * truth, np.full(6000, 4.0), 3 * truth, -truth], axis=1)
-    labels = np.stack([label, np.ones(6000), label, 1 - label], axis=1)
-    names = ["english/short"] * 6000
-    alone = fit(logits, labels, buckets=names, outputs=("overturn", "event", "operation", "confirms"))
-    together = fit_gate(logits, labels, buckets=names, start=alone)
-
-    def error(calibrator: Calibrator) -> float:
-        slot, event, operation, _ = calibrator.apply(logits, names).T
-        return expected_calibration_error(slot * np.minimum(event, operation), label)
-
-    assert error(alone) > 0.1
-    assert error(together) < 0.03
-    assert np.array_equal(together.apply(logits, names)[:, 1], alone.apply(logits, names)[:, 1])
-
-
-def test_calibrator_survives_json() -> None:
-    logits = np.array([[1.0, -2.0], [0.3, 4.0]])
-    fitted = fit(logits, np.array([[1.0, 0.0], [0.0, 1.0]]), buckets=["x", "y"], outputs=("a", "b"))
-    written = json.loads(json.dumps(fitted.to_json()))
-    again = Calibrator.from_json(written)
-    assert np.array_equal(again.apply(logits, ["x", "y"]), fitted.apply(logits, ["x", "y"]))
-    # What was written with one slope is read as Platt's calibration.
-    del written["below"]
-    platt = 1 / (1 + np.exp(-np.array(fitted.scale["x"]) * logits[0] - np.array(fitted.shift["x"])))
-    assert Calibrator.from_json(written).apply(logits[:1], ["x"])[0] == pytest.approx(platt)
 
 
 # -- router ----------------------------------------------------------------------------------------------
@@ -472,146 +359,3 @@ def test_scoring_needs_no_extra_and_the_rest_names_the_command() -> None:
     assert [line.split("pip install ")[1] for line in lines[1:]] == [
         '"validity-graph[torch]"', '"validity-graph[llm]"', '"validity-graph[train]"',
     ]  # fmt: skip
-
-
-# -- a language model behind an endpoint -----------------------------------------------------------------
-
-
-class Endpoint:
-    """A local stand-in for an OpenAI-compatible endpoint: answers from a list, then from ``default``."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[str | None] = []
-        self.answers: list[tuple[int, str]] = []
-        self.default = (200, completion({"reasoning": "because", "probability": 0.75}))
-        self.active = self.most_active = 0
-        self.lock = threading.Lock()
-        self.pause = threading.Event()
-
-    def serve(self) -> ThreadingHTTPServer:
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                with endpoint.lock:
-                    endpoint.active += 1
-                    endpoint.most_active = max(endpoint.most_active, endpoint.active)
-                    body = self.rfile.read(int(self.headers["Content-Length"]))
-                    endpoint.bodies.append({"path": self.path, **json.loads(body)})
-                    endpoint.headers.append(self.headers.get("Authorization"))
-                    status, text = endpoint.answers.pop(0) if endpoint.answers else endpoint.default
-                endpoint.pause.wait(0.05)
-                with endpoint.lock:
-                    endpoint.active -= 1
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, *args: Any) -> None:
-                del args
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return server
-
-
-def completion(verdict: dict[str, Any]) -> str:
-    return json.dumps({"choices": [{"message": {"content": json.dumps(verdict)}}]})
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[Endpoint, str]]:
-    stub = Endpoint()
-    server = stub.serve()
-    yield stub, f"http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
-    server.server_close()
-
-
-def test_llm_head_asks_in_the_paper_form_with_reasons_before_the_verdict(
-    endpoint: tuple[Endpoint, str],
-) -> None:
-    stub, url = endpoint
-    head = LLMHead(url, "some-model", api_key="secret")
-    assert head.slot(["I moved"], ["I live here"], domains=["home"]).tolist() == [0.75]
-    body = stub.bodies[0]
-    assert body["path"] == "/v1/chat/completions" and body["model"] == "some-model"
-    assert stub.headers == ["Bearer secret"]
-    assert body["messages"][1]["content"] == "\n".join(
-        rendering.paper("I moved", "I live here", domain="home")
-    )
-    schema = body["response_format"]["json_schema"]["schema"]
-    assert list(schema["properties"])[0] == "reasoning" and set(schema["required"]) == set(
-        schema["properties"]
-    )
-
-
-def test_llm_head_asks_equal_pairs_once_and_remembers_on_disk(
-    endpoint: tuple[Endpoint, str], tmp_path: Any
-) -> None:
-    stub, url = endpoint
-    cache = tmp_path / "verdicts.jsonl"
-    head = LLMHead(url, "m", cache=cache)
-    assert head.slot(["a", "a", "b"], ["x", "x", "x"]).tolist() == [0.75] * 3
-    assert len(stub.bodies) == 2
-    assert LLMHead(url, "m", cache=cache).slot(["b", "a"], ["x", "x"]).tolist() == [0.75] * 2
-    assert len(stub.bodies) == 2
-    LLMHead(url, "other", cache=cache).slot(["a"], ["x"])
-    assert len(stub.bodies) == 3
-    cache.write_text("nonsense\n")
-    with pytest.raises(InputError, match="line 1"):
-        LLMHead(url, "m", cache=cache)
-
-
-def test_llm_head_bounds_how_many_requests_run(endpoint: tuple[Endpoint, str]) -> None:
-    stub, url = endpoint
-    LLMHead(url, "m", concurrency=2).slot([f"s{k}" for k in range(8)], ["t"] * 8)
-    assert len(stub.bodies) == 8
-    assert stub.most_active == 2
-
-
-def test_llm_head_tries_again_after_trouble_and_gives_up_in_the_end(endpoint: tuple[Endpoint, str]) -> None:
-    stub, url = endpoint
-    stub.answers = [(503, "busy"), (429, "slow down")]
-    assert LLMHead(url, "m", pause=0.0).slot(["a"], ["b"]).tolist() == [0.75]
-    assert len(stub.bodies) == 3
-    stub.default = (500, "broken")
-    with pytest.raises(EndpointError, match="500"):
-        LLMHead(url, "m", attempts=2, pause=0.0).slot(["c"], ["d"])
-    assert len(stub.bodies) == 5
-    stub.default = (401, "who are you")
-    with pytest.raises(EndpointError, match="401"):
-        LLMHead(url, "m", pause=0.0).slot(["e"], ["f"])
-    assert len(stub.bodies) == 6
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "not json",
-        "{}",
-        completion({"reasoning": "no verdict"}),
-        completion({"reasoning": "r", "probability": 3}),
-        completion({"reasoning": "r", "probability": "high"}),
-    ],
-)
-def test_llm_head_refuses_answers_outside_the_schema(endpoint: tuple[Endpoint, str], text: str) -> None:
-    stub, url = endpoint
-    stub.default = (200, text)
-    with pytest.raises(EndpointError):
-        LLMHead(url, "m").slot(["a"], ["b"])
-
-
-def test_llm_head_names_an_address_that_nobody_answers() -> None:
-    with pytest.raises(EndpointError, match="cannot be reached"):
-        LLMHead("http://127.0.0.1:9/v1", "m", attempts=1).slot(["a"], ["b"])
-    with pytest.raises(InputError, match="concurrency=0"):
-        LLMHead("http://127.0.0.1:9/v1", "m", concurrency=0)
-
-
-def test_llm_head_serves_as_the_second_head(endpoint: tuple[Endpoint, str], verifier: Verifier) -> None:
-    _, url = endpoint
-    scores = verifier.asking_always(LLMHead(url, "m")).score([TOY[8]], [TOY[0]])
-    assert scores.slot_nli.tolist() == [0.75]
-    assert scores.evidence(0).gate == pytest.approx(scores.gate[0])

@@ -6,7 +6,7 @@ are is the business of ``verifier`` and ``supports``; which pairs, of ``candidat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from validity_graph.archive import Archive
@@ -16,6 +16,8 @@ from validity_graph.verification import (
     edges_from,
     influence,
     pairs_to_ask,
+    reasons_to_weigh,
+    stood_then,
     supports_from,
     without_retraction_cycles,
 )
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 
     from validity_graph.candidates import CandidateIndex
     from validity_graph.verifier import Verifier
-
-Progress = Callable[[int, int], None]
+    from validity_graph.verifier.heads import Progress
 
 
 class Asker:
@@ -89,14 +90,28 @@ class Asker:
                 archive.log(transaction, "verify", "", detail=counts)
         return Verification(**counts)
 
-    def infer_supports(self, threshold: float) -> int:
-        """Infer support edges from the texts and keep them; return how many are new."""
+    def infer_supports(self, threshold: float, progress: Progress | None) -> int:
+        """Infer support edges from the texts and keep them; return how many are new.
+
+        The lock is not held while the scorer reads.
+        """
         from validity_graph.supports import SupportScorer
 
         archive = self._archive
+        with archive.lock:
+            mirror = archive.current()
+            pairs = reasons_to_weigh(self.index(), mirror)
+            stood = stood_then(pairs, mirror.edges.values(), mirror.memories)
+        scorer = SupportScorer.load()
+        found = supports_from(pairs, scorer, stood=stood, threshold=threshold, progress=progress)
+        read = {item.memory.id: item for pair in pairs for item in pair}
         with archive.writing() as (transaction, mirror):
-            found = supports_from(self.index(), mirror, SupportScorer.load(), threshold=threshold)
-            edges = [item for item in found if item.key not in mirror.edges]
+            # Somebody may have written while the scorer was reading.
+            held = mirror.memories
+            same = {id for id, item in read.items() if held.get(id) == item}
+            edges = [
+                item for item in found if item.key not in mirror.edges and {item.source, item.target} <= same
+            ]
             transaction.put_edges(edges)
             if edges:
                 archive.log(transaction, "infer_supports", "", detail={"supports": len(edges)})

@@ -213,16 +213,17 @@ class ValidityGraph:
         """
         return self._asker.verify(progress)
 
-    def infer_supports(self, *, threshold: float | None = None) -> int:
+    def infer_supports(self, *, threshold: float | None = None, progress: Progress | None = None) -> int:
         """Infer support edges from the texts and keep them, marked as inferred; return how many are new.
 
         Opt-in: a learned graph is right less often than a given one, and prerequisites are never inferred
-        ([V3] section 15).  ``threshold`` in [0, 1] defaults to ``supports.THRESHOLD``.
+        ([V3] section 15).  ``threshold`` in [0, 1] defaults to ``supports.THRESHOLD``; ``progress`` is
+        called with (pairs done, pairs in all).
         """
         from validity_graph.supports import THRESHOLD
 
         bar = THRESHOLD if threshold is None else probability(threshold, what="threshold")
-        return self._asker.infer_supports(bar)
+        return self._asker.infer_supports(bar, progress)
 
     def invalidate(self, id: str, probability: float = 1.0, *, reason: str = "") -> None:
         """Rule that memory ``id`` does not hold, with this probability in [0, 1]; kept in the log."""

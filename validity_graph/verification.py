@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.admission import find_cycle
+from validity_graph.encode import is_later
 from validity_graph.mirror import Mirror
 from validity_graph.records import CONFIRMS, OVERTURNS, RETRACTS, SUPERSEDES, SUPPORTS, Edge, Evidence, Memory
 from validity_graph.store import StoredMemory
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from validity_graph.candidates import CandidateIndex
     from validity_graph.supports import SupportScorer
     from validity_graph.verifier import Scores
+    from validity_graph.verifier.heads import Progress
 
 #: Gate scores under this make no edge: noisy-or over many tiny scores would invent certainty.
 EVIDENCE_FLOOR = 0.05
@@ -97,26 +99,70 @@ def edges_from(pairs: Sequence[Pair], scores: Scores) -> list[Edge]:
     return edges
 
 
-def supports_from(
-    index: CandidateIndex, mirror: Mirror, scorer: SupportScorer, *, threshold: float
-) -> list[Edge]:
-    """Return the support edges that ``scorer`` finds between earlier and later memories.
+def reasons_to_weigh(index: CandidateIndex, mirror: Mirror) -> list[Pair]:
+    """Return the (reason, conclusion) pairs of earlier and later memories, capped as for the verifier."""
+    by_sequence = {item.sequence: item for item in mirror.memories.values()}
+    return [(by_sequence[earlier], by_sequence[later]) for later, earlier in index.pairs(by_sequence)]
 
-    Candidates are capped as for the verifier.  The pairs of one namespace are scored together, because a
-    pair is weighed against its rivals.  Which reasons stand together: ``inferred_edges``.
+
+def supports_from(
+    pairs: Sequence[Pair],
+    scorer: SupportScorer,
+    *,
+    stood: NDArray[np.float64],
+    threshold: float,
+    progress: Progress | None = None,
+) -> list[Edge]:
+    """Return the support edges that ``scorer`` finds among (reason, conclusion) ``pairs``.
+
+    A pair's weight is its score times how likely its reason ``stood`` (``stood_then``).  The pairs of one
+    namespace are scored together, because a pair is weighed against its rivals.  Which reasons stand
+    together: ``inferred_edges``.  ``progress(done, total)`` counts pairs.
     """
-    by_sequence = {item.sequence: item.memory for item in mirror.memories.values()}
-    pairs: dict[str, list[tuple[Memory, Memory]]] = {}
-    for later, earlier in index.pairs(by_sequence):
-        conclusion, reason = by_sequence[later], by_sequence[earlier]
-        pairs.setdefault(conclusion.namespace, []).append((reason, conclusion))
-    edges = []
-    for found in pairs.values():
+    by_namespace: dict[str, list[int]] = {}
+    for k, (_, conclusion) in enumerate(pairs):
+        by_namespace.setdefault(conclusion.memory.namespace, []).append(k)
+    edges: list[Edge] = []
+    done = 0
+    for rows in by_namespace.values():
+        found = [(reason.memory, conclusion.memory) for reason, conclusion in (pairs[k] for k in rows)]
         scores = scorer.score(
-            [reason.text for reason, _ in found], [conclusion.text for _, conclusion in found]
+            [reason.text for reason, _ in found],
+            [conclusion.text for _, conclusion in found],
+            progress=_within(progress, start=done, size=len(found), total=len(pairs)),
         )
-        edges += inferred_edges(found, scores.tolist(), threshold=threshold)
+        done += len(found)
+        edges += inferred_edges(found, (scores * stood[rows]).tolist(), threshold=threshold)
     return edges
+
+
+def stood_then(
+    pairs: Sequence[Pair], edges: Iterable[Edge], memories: Mapping[str, StoredMemory]
+) -> NDArray[np.float64]:
+    """Return how likely each reason of (reason, conclusion) ``pairs`` still stood when it was drawn on.
+
+    Shape ``(len(pairs),)``: the product of 1 - weight * trust over the overturns of the reason that came
+    before the conclusion.  Nobody concludes from what was outdated by then; that such an overturn was taken
+    back is not looked at.  ``memories`` are those that edges may speak of, by id.
+    """
+    spoken: dict[str, list[tuple[StoredMemory, float]]] = {}
+    for edge in edges:
+        source = memories.get(edge.source)
+        if edge.type == OVERTURNS and source is not None:
+            spoken.setdefault(edge.target, []).append((source, edge.weight * source.memory.trust))
+    stood = np.ones(len(pairs))
+    for k, (reason, conclusion) in enumerate(pairs):
+        for source, weight in spoken.get(reason.memory.id, ()):
+            if source.memory.id != conclusion.memory.id and is_later(conclusion, source):
+                stood[k] *= 1.0 - weight
+    return stood
+
+
+def _within(progress: Progress | None, *, start: int, size: int, total: int) -> Progress | None:
+    """Return what counts a part of the work, ``size`` of ``total`` after ``start``, on ``progress``."""
+    if progress is None:
+        return None
+    return lambda read, all: progress(start + size * read // all, total)
 
 
 def inferred_edges(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from validity_graph.records import RETRACTS, SUPERSEDES
+from validity_graph.verifier.pairs import OPERATIONS
 
 #: Columns of the evidence that one head gives.
 EVIDENCE = ("overturn", "event", "operation", "confirms")
@@ -23,9 +23,7 @@ def evidence_logits(logits: Floats, *, outputs: Sequence[str]) -> Floats:
     The operation is an overturn when it supersedes or retracts; both log-odds come from one softmax.
     """
     column = {name: logits[:, k] for k, name in enumerate(outputs)}
-    supersedes, retracts, confirms, none = (
-        column[f"operation_{kind}"] for kind in (SUPERSEDES, RETRACTS, CONFIRMS_KIND, NO_KIND)
-    )
+    supersedes, retracts, confirms, none = operation_logits(logits, outputs=outputs).T
     change = np.logaddexp(supersedes, retracts)
     return np.stack(
         [
@@ -36,6 +34,14 @@ def evidence_logits(logits: Floats, *, outputs: Sequence[str]) -> Floats:
         ],
         axis=1,
     )
+
+
+def operation_logits(logits: Floats, *, outputs: Sequence[str]) -> Floats:
+    """Return the columns of the operation head among a head's outputs ``(n, outputs)``, shape ``(n, 4)``.
+
+    In the order of ``pairs.OPERATIONS``.
+    """
+    return logits[:, [outputs.index(f"operation_{kind}") for kind in OPERATIONS]]
 
 
 def strongest(pair: NDArray[np.int64], score: Floats, *, pairs: int) -> NDArray[np.int64]:

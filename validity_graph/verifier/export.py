@@ -39,7 +39,7 @@ try:
     import torch
     from torch import nn
 
-    from validity_graph.verifier.network import EXPORTED, PairNetwork
+    from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork
     from validity_graph.verifier.quantize import quantize_int4, quantize_int8
 except ImportError:
     raise MissingExtraError("exporting weights", needs="torch and onnx", extra="train") from None
@@ -53,34 +53,35 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class _Exported(nn.Module):
-    """The network without the heads that only training uses."""
+    """The network without the heads that only training uses: the logits named ``outputs``, in that order."""
 
-    def __init__(self, network: PairNetwork) -> None:
+    def __init__(self, network: PairNetwork, outputs: Sequence[str]) -> None:
         super().__init__()
         self.network = network
+        self.columns = [OUTPUTS.index(name) for name in outputs]
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.network(ids, mask, sides)
-        return logits[:, : len(EXPORTED)]
+        return logits[:, self.columns]
 
 
-def export_int8(network: PairNetwork, path: str | Path) -> None:
+def export_int8(network: PairNetwork, path: str | Path, *, outputs: Sequence[str] = EXPORTED) -> None:
     """Write ``network`` as int8 ONNX with inputs ``INPUTS`` ``(batch, length)`` and output ``logits``."""
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "float.onnx"
-        export_float(network, whole)
+        export_float(network, whole, outputs=outputs)
         quantize_int8(whole, path)
 
 
-def export_int4(network: PairNetwork, path: str | Path) -> None:
+def export_int4(network: PairNetwork, path: str | Path, *, outputs: Sequence[str] = EXPORTED) -> None:
     """Write ``network`` as 4-bit ONNX, otherwise as ``export_int8``."""
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "float.onnx"
-        export_float(network, whole)
+        export_float(network, whole, outputs=outputs)
         quantize_int4(whole, path)
 
 
-def export_float(network: PairNetwork, path: str | Path) -> None:
+def export_float(network: PairNetwork, path: str | Path, *, outputs: Sequence[str] = EXPORTED) -> None:
     """Write ``network`` as float32 ONNX, any batch and length."""
     was_training = network.training
     network.eval()
@@ -91,7 +92,7 @@ def export_float(network: PairNetwork, path: str | Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            _Exported(network), (example, example, sides), str(path), input_names=list(INPUTS),
+            _Exported(network, outputs), (example, example, sides), str(path), input_names=list(INPUTS),
             output_names=["logits"], dynamic_axes=axes, opset_version=17, dynamo=False,
         )  # fmt: skip
     network.train(was_training)
@@ -106,19 +107,20 @@ def write_weights(
     form: str,
     max_length: int,
     about: Mapping[str, Any],
+    outputs: Sequence[str] = EXPORTED,
     threads: int = 2,
 ) -> dict[str, Any]:
     """Export, calibrate on ``validation`` and write a weights folder; returns its manifest.
 
     ``tokenizer`` is the folder of the base's ``tokenizer.json``; ``about`` (data, seed, settings, ...) is
-    copied into the manifest.
+    copied into the manifest; ``outputs`` are the logits to export.
     """
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    export_int8(network, folder / MODEL)
+    export_int8(network, folder / MODEL, outputs=outputs)
     shutil.copyfile(Path(tokenizer) / "tokenizer.json", folder / "tokenizer.json")
     manifest: dict[str, Any] = {
-        "model": MODEL, "outputs": list(EXPORTED), "rendering": form, "max_length": max_length, **about,
+        "model": MODEL, "outputs": list(outputs), "rendering": form, "max_length": max_length, **about,
     }  # fmt: skip
     _write(folder, manifest)
     head = OnnxHead.load(folder, threads=threads)
@@ -137,6 +139,7 @@ def write_second(
     form: str,
     max_length: int,
     about: Mapping[str, Any],
+    outputs: Sequence[str] = EXPORTED,
     threads: int = 2,
 ) -> dict[str, Any]:
     """Put ``network`` beside the cheap head of the weights folder ``output``, as its second head.
@@ -146,10 +149,10 @@ def write_second(
     """
     beside = Path(output) / SECOND_FOLDER
     beside.mkdir(parents=True, exist_ok=True)
-    export_int4(network, beside / SECOND_MODEL)
+    export_int4(network, beside / SECOND_MODEL, outputs=outputs)
     shutil.copyfile(Path(tokenizer) / "tokenizer.json", beside / "tokenizer.json")
     manifest: dict[str, Any] = {
-        "model": SECOND_MODEL, "outputs": list(EXPORTED), "rendering": form, "max_length": max_length,
+        "model": SECOND_MODEL, "outputs": list(outputs), "rendering": form, "max_length": max_length,
         "reads": list(SECOND_READS), **about,
     }  # fmt: skip
     _write(beside, manifest)

@@ -20,11 +20,13 @@ except ImportError:  # pragma: no cover - exercised by the blocked-extra test in
     raise MissingExtraError("training the verifier", needs="torch", extra="train") from None
 
 
-#: Logits that are exported, in order; the operation head takes the last four.
+#: Logits that are always exported, in order; the operation head takes the last four.
 EXPORTED = ("overturn", "same_proposition", "event", *(f"operation_{kind}" for kind in OPERATIONS))
 #: Logits that only training uses: a head of their own for one-scene inference sets.
 AUXILIARY = ("contradiction", "entailment")
-OUTPUTS = EXPORTED + AUXILIARY
+#: Logit of a reason, read by ``supports``; exported where it was trained.
+RESTS_ON = "rests_on"
+OUTPUTS = (*EXPORTED, *AUXILIARY, RESTS_ON)
 HIDDEN = 256
 
 

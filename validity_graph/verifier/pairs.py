@@ -24,13 +24,16 @@ from validity_graph.errors import InputError
 #: Kinds that the operation head tells apart, in the order of its logits.
 OPERATIONS = ("supersedes", "retracts", "confirms", "none")
 #: Labels that are one probability each, in the order of the columns of ``binary_labels``.
-BINARY = ("overturn", "same_proposition", "event", "contradiction", "entailment")
+BINARY = ("overturn", "same_proposition", "event", "contradiction", "entailment", "rests_on")
 LOW_OVERLAP = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One labelled pair; a label of ``None`` is unknown, ``weight`` multiplies its loss."""
+    """One labelled pair; a label of ``None`` is unknown, ``weight`` multiplies its loss.
+
+    ``rests_on`` says whether the source holds because of the target: the label of ``supports``.
+    """
 
     source: str
     target: str
@@ -40,6 +43,7 @@ class Pair:
     operation: str | None = None
     contradiction: int | None = None
     entailment: int | None = None
+    rests_on: int | None = None
     domain: str = ""
     lang: str = "en"
     stratum: str = ""
@@ -95,6 +99,7 @@ def _pair(line: str, *, place: str) -> Pair:
         operation=operation,
         contradiction=label["contradiction"],
         entailment=label["entailment"],
+        rests_on=label["rests_on"],
         domain=str(row.get("domain") or ""),
         lang=str(row.get("lang") or "en"),
         stratum=str(row.get("stratum") or ""),

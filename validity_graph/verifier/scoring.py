@@ -17,9 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 from validity_graph.errors import InputError
 from validity_graph.records import RETRACTS, SUPERSEDES, Evidence
 from validity_graph.verifier.calibrator import Calibrator, bucket
-from validity_graph.verifier.evidence import CONFIRMS_KIND, EVIDENCE, NO_KIND, evidence_logits, strongest
+from validity_graph.verifier.evidence import (
+    CONFIRMS_KIND,
+    EVIDENCE,
+    NO_KIND,
+    evidence_logits,
+    operation_logits,
+    strongest,
+)
 from validity_graph.verifier.gate import DualEvidenceGate
 from validity_graph.verifier.heads import OnnxHead, Slot, WindowLogits, read_manifest
+from validity_graph.verifier.pairs import OPERATIONS
 from validity_graph.verifier.router import Route, Router, RoutingReport, report
 from validity_graph.verifier.second import SecondHead
 
@@ -64,14 +72,14 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Evidence of n pairs so far: parts and raw slot ``(n,)``, raw outputs ``(n, outputs)``."""
+    """Evidence of n pairs so far: parts and raw slot ``(n,)``, ``kinds`` ``(n, 4)`` (``operation_logits``)."""
 
     slot_mini: Floats
     slot_nli: Floats
     event: Floats
     operation: Floats
     confirms: Floats
-    logits: Floats
+    kinds: Floats
     raw_slot: Floats
 
 
@@ -156,7 +164,7 @@ class Verifier:
         return Scores(
             slot_mini=reading.slot_mini, slot_nli=reading.slot_nli, event=reading.event,
             operation=reading.operation, confirms=reading.confirms,
-            kind=_kinds(reading.operation, reading.logits, outputs=self.head.outputs),
+            kind=_kinds(reading.operation, reading.kinds),
             gate=self._gate(reading), routing=report(plan),
         )  # fmt: skip
 
@@ -185,7 +193,8 @@ class Verifier:
         np.maximum.at(confirmed, raw.pair, confirms)
         return Reading(
             slot_mini=slot[best], slot_nli=np.full(len(best), np.nan), event=event[best],
-            operation=operation[best], confirms=confirmed, logits=raw.logits[best], raw_slot=every[best, 0],
+            operation=operation[best], confirms=confirmed,
+            kinds=operation_logits(raw.logits[best], outputs=self.head.outputs), raw_slot=every[best, 0],
         )  # fmt: skip
 
     def _plan(
@@ -234,20 +243,19 @@ class Verifier:
         changed = {name: getattr(reading, name).copy() for name in parts}
         for name, column in zip(parts, found.probability.T, strict=True):
             changed[name][asked] = column
-        logits = reading.logits.copy()
-        logits[asked] = found.logits
-        return replace(reading, logits=logits, **changed)
+        kinds = reading.kinds.copy()
+        kinds[asked] = found.kinds
+        return replace(reading, kinds=kinds, **changed)
 
 
-def _kinds(operation: Floats, logits: Floats, *, outputs: Sequence[str]) -> NDArray[np.str_]:
+def _kinds(operation: Floats, logits: Floats) -> NDArray[np.str_]:
     """Kind per pair: the likelier one on the side of 0.5 on which the operation probability lies."""
-    at = {name: k for k, name in enumerate(outputs)}
-    over = (SUPERSEDES, RETRACTS)
-    other = (CONFIRMS_KIND, NO_KIND)
+    over = (OPERATIONS.index(SUPERSEDES), OPERATIONS.index(RETRACTS))
+    other = (OPERATIONS.index(CONFIRMS_KIND), OPERATIONS.index(NO_KIND))
     found = np.full(len(operation), NO_KIND, dtype="<U10")
     for i, probability in enumerate(operation):
-        kinds = over if probability >= 0.5 else other
-        found[i] = max(kinds, key=lambda kind: logits[i, at[f"operation_{kind}"]])
+        sides = over if probability >= 0.5 else other
+        found[i] = OPERATIONS[max(sides, key=lambda side: logits[i, side])]
     return found
 
 

