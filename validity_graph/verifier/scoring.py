@@ -72,7 +72,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Evidence of n pairs so far: parts and raw slot ``(n,)``, ``kinds`` ``(n, 4)`` (``operation_logits``)."""
+    """Evidence of n pairs so far: parts and raw slot ``(n,)``; ``kinds`` ``(n, 4)``: operation logits."""
 
     slot_mini: Floats
     slot_nli: Floats
