@@ -21,7 +21,7 @@ from validity_graph import display
 from validity_graph.errors import InputError, ValidityGraphError
 from validity_graph.explain import Thresholds
 from validity_graph.formats import LONGEST_LINE, Record, read_jsonl, write_jsonl
-from validity_graph.graph import Progress, ValidityGraph
+from validity_graph.graph import ValidityGraph
 from validity_graph.records import Status, Verdict, parse_time
 
 app = typer.Typer(
@@ -402,6 +402,3 @@ def _builtins(document: object) -> Any:  # noqa: ANN401  dicts, lists and scalar
 
 def _print_json(document: object) -> None:
     typer.echo(json.dumps(_builtins(document), ensure_ascii=False, indent=1))
-
-
-__all__ = ["Progress", "app", "main"]

@@ -23,12 +23,11 @@ from validity_graph.errors import InputError
 from validity_graph.support_features import FloatArray, features, parse
 from validity_graph.verifier.calibrator import sigmoid
 from validity_graph.verifier.heads import OnnxHead, Progress
+from validity_graph.verifier.pairs import RESTS_ON
 from validity_graph.verifier.scoring import PACKAGED
 
 WEIGHTS = Path(__file__).parent / "support_weights.npz"
 NAMES = ("mean", "scale", "inner", "inner_bias", "outer", "outer_bias", "joint")
-#: The head's output that is read.
-RESTS_ON = "rests_on"
 #: Support edges from this probability on: the middle of the plateau on held-out training trees.
 THRESHOLD = 0.25
 #: A pair that its words give less is not read: reading costs fifty times as much.

@@ -153,7 +153,7 @@ def stood_then(
     stood = np.ones(len(pairs))
     for k, (reason, conclusion) in enumerate(pairs):
         for source, weight in spoken.get(reason.memory.id, ()):
-            if source.memory.id != conclusion.memory.id and is_later(conclusion, source):
+            if is_later(conclusion, source):
                 stood[k] *= 1.0 - weight
     return stood
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from validity_graph.errors import MissingExtraError
-from validity_graph.verifier.pairs import OPERATIONS
+from validity_graph.verifier.pairs import OPERATIONS, RESTS_ON
 
 try:
     import torch
@@ -24,8 +24,7 @@ except ImportError:  # pragma: no cover - exercised by the blocked-extra test in
 EXPORTED = ("overturn", "same_proposition", "event", *(f"operation_{kind}" for kind in OPERATIONS))
 #: Logits that only training uses: a head of their own for one-scene inference sets.
 AUXILIARY = ("contradiction", "entailment")
-#: Logit of a reason, read by ``supports``; exported where it was trained.
-RESTS_ON = "rests_on"
+#: ``RESTS_ON`` is exported where it was trained.
 OUTPUTS = (*EXPORTED, *AUXILIARY, RESTS_ON)
 HIDDEN = 256
 
@@ -76,3 +75,19 @@ def load_encoder(path: str | Path, **options: Any) -> nn.Module:  # noqa: ANN401
         raise MissingExtraError("loading a checkpoint", needs="transformers", extra="train") from None
     encoder: nn.Module = AutoModel.from_pretrained(str(path), **options)
     return encoder
+
+
+def freeze(network: PairNetwork, *, layers: int) -> None:
+    """Keep embeddings and the first ``layers`` layers of the encoder as they are; nothing where 0."""
+    still = tuple(f"layer.{k}." for k in range(layers))
+    for name, parameter in network.encoder.named_parameters():
+        parameter.requires_grad = not (
+            layers and ("embeddings" in name or any(part in name for part in still))
+        )
+
+
+def set_dropout(network: PairNetwork, probability: float) -> None:
+    """Set every dropout; fresh generated pairs are seen once, so the default of training is none."""
+    for module in network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = probability

@@ -23,8 +23,10 @@ from validity_graph.errors import InputError
 
 #: Kinds that the operation head tells apart, in the order of its logits.
 OPERATIONS = ("supersedes", "retracts", "confirms", "none")
+#: Label of a reason, and the output that ``supports`` reads.
+RESTS_ON = "rests_on"
 #: Labels that are one probability each, in the order of the columns of ``binary_labels``.
-BINARY = ("overturn", "same_proposition", "event", "contradiction", "entailment", "rests_on")
+BINARY = ("overturn", "same_proposition", "event", "contradiction", "entailment", RESTS_ON)
 LOW_OVERLAP = 0.2
 
 

@@ -24,6 +24,7 @@ from validity_graph.verifier.heads import read_manifest
 from validity_graph.verifier.pairs import (
     BINARY,
     OPERATIONS,
+    RESTS_ON,
     Pair,
     held_out,
     read_pairs,
@@ -35,7 +36,14 @@ try:
 
     from validity_graph.verifier.batching import Encoded, Settings, batches, collate, encode
     from validity_graph.verifier.export import SECOND_FOLDER, sha256, write_second, write_weights
-    from validity_graph.verifier.network import EXPORTED, OUTPUTS, RESTS_ON, PairNetwork, load_encoder
+    from validity_graph.verifier.network import (
+        EXPORTED,
+        OUTPUTS,
+        PairNetwork,
+        freeze,
+        load_encoder,
+        set_dropout,
+    )
     from validity_graph.verifier.restore import restore
 except ImportError:
     raise MissingExtraError("training the verifier", needs="torch and transformers", extra="train") from None
@@ -364,22 +372,6 @@ def readable(network: PairNetwork, settings: Settings) -> int:
     config: Any = network.encoder.config
     # Some architectures start counting positions at 2.
     return min(settings.read_length, int(config.max_position_embeddings) - 2)
-
-
-def freeze(network: PairNetwork, *, layers: int) -> None:
-    """Keep embeddings and the first ``layers`` layers of the encoder as they are; nothing where 0."""
-    still = tuple(f"layer.{k}." for k in range(layers))
-    for name, parameter in network.encoder.named_parameters():
-        parameter.requires_grad = not (
-            layers and ("embeddings" in name or any(part in name for part in still))
-        )
-
-
-def set_dropout(network: PairNetwork, probability: float) -> None:
-    """Set every dropout; fresh generated pairs are seen once, so the default of training is none."""
-    for module in network.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = probability
 
 
 def split(
