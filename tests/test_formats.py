@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from validity_graph import InputError
-from validity_graph.formats import LONGEST_LINE, read_jsonl, write_jsonl
+from validity_graph.formats import LONGEST_LINE, read_jsonl, read_pairs, write_jsonl
 from validity_graph.records import Edge, Evidence, Memory, parse_time
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -140,6 +140,14 @@ def test_bad_lines_are_refused_with_place_field_and_mend(line, message):
 def test_bad_files_are_refused(content, message):
     with pytest.raises(InputError, match=message):
         read_jsonl(io.BytesIO(content), name="f")
+
+
+def test_pairs_are_read_as_carefully_as_memories():
+    told = b'\xef\xbb\xbf{"source": "s", "target": "t"}\n\n{"id": "p", "source": "s", "target": "t"}\n'
+    assert [pair["id"] for pair in read_pairs(io.BytesIO(told), name="f")] == [1, "p"]
+    for line, message in ((b'{"source": "s"}', 'f:1: needs "source" and "target"'), (b"[]", "f:1: expected")):
+        with pytest.raises(InputError, match=message):
+            list(read_pairs(io.BytesIO(line), name="f"))
 
 
 def test_a_byte_order_mark_is_passed_over():

@@ -20,7 +20,7 @@ import typer
 from validity_graph import display
 from validity_graph.errors import InputError, ValidityGraphError
 from validity_graph.explain import Thresholds
-from validity_graph.formats import LONGEST_LINE, Record, read_jsonl, write_jsonl
+from validity_graph.formats import Record, read_jsonl, read_pairs, write_jsonl
 from validity_graph.graph import ValidityGraph
 from validity_graph.records import Status, Verdict, parse_time
 
@@ -265,7 +265,7 @@ def score(pairs: Annotated[str, typer.Argument(metavar="PAIRS.jsonl", help="- is
     """Ask the verifier alone: a line of source and target in, a line of scores out."""
     from validity_graph.verifier import Verifier
 
-    listed = list(_pairs(pairs))
+    listed = _pairs(pairs)
     with display.progress("scoring pairs") as progress:
         scores = Verifier.load().score(
             [pair["source"] for pair in listed],
@@ -380,20 +380,9 @@ def _read(name: str) -> list[Record]:
         return read_jsonl(stream, name="stdin" if name == "-" else name)
 
 
-def _pairs(name: str) -> Iterator[dict[str, Any]]:
+def _pairs(name: str) -> list[dict[str, Any]]:
     with _stream(name) as stream:
-        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 2), b""), start=1):
-            if not line.strip():
-                continue
-            try:
-                pair = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-                raise InputError(f"{name}:{number}: is not JSON ({problem})") from None
-            if not isinstance(pair, dict) or not all(
-                isinstance(pair.get(end), str) for end in ("source", "target")
-            ):
-                raise InputError(f'{name}:{number}: needs "source" and "target" as strings')
-            yield {"id": number} | pair
+        return list(read_pairs(stream, name="stdin" if name == "-" else name))
 
 
 def _builtins(document: object) -> Any:  # noqa: ANN401  dicts, lists and scalars

@@ -75,6 +75,17 @@ def read_jsonl(stream: IO[bytes], *, name: str) -> list[Record]:
     return records
 
 
+def read_pairs(stream: IO[bytes], *, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON lines stream, each with its ``source`` and ``target`` texts.
+
+    One without an ``id`` gets the number of its line.  Raises ``InputError`` as ``read_jsonl`` does.
+    """
+    for place, document in _documents(stream, name):
+        if not all(isinstance(document.get(end), str) for end in ("source", "target")):
+            raise InputError(f'{place}: needs "source" and "target" as strings')
+        yield {"id": int(place.rpartition(":")[2])} | document
+
+
 def write_jsonl(items: Iterable[Memory | Edge]) -> Iterator[str]:
     """Yield one JSON line an item, without the fields that say what their absence says."""
     for item in items:
