@@ -238,28 +238,11 @@ def summarise(rows: Sequence[Row], hard: Sequence[Row]) -> dict[str, float]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def milestones(seeds: Sequence[int], folders: Sequence[str], *, every: int) -> list[Row]:
-    """Return the given-graph row for other weights, written ``NAME=FOLDER`` ([V3] section 8)."""
-    from validity_graph.verifier import Verifier
-
-    rows = []
-    for entry in folders:
-        name, separator, folder = entry.partition("=")
-        if not separator:
-            raise SystemExit(f"--milestone {entry!r} must be NAME=FOLDER")
-        judge = Verifier.load(folder)
-        for seed in seeds:
-            found, _, _ = run_seed(seed, judge, None, every=every)
-            rows += [{**row, "set": "milestone", "method": name} for row in found if row["method"] == GIVEN]
-    return rows
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.multihop", description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="not used: the cases are generated")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--quick", action="store_true", help=f"the first seed, one case in {QUICK}")
-    parser.add_argument("--milestone", action="append", default=[], help="NAME=FOLDER of other weights")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     from validity_graph.verifier import Verifier
@@ -273,18 +256,16 @@ def main(arguments: list[str] | None = None) -> None:
         rows += found[0]
         hard += found[1]
         sweep += found[2]
-    other = milestones(seeds, options.milestone, every=every)
     seconds = time.perf_counter() - began
     reporting.table("Multi-hop validity, percent right over the seeds", aggregated(rows))
     reporting.table("Harder set, thresholds of the main set", turned(aggregated(hard)))
     reporting.table("Learned graph by edge threshold", aggregated(sweep, by="edge_threshold"))
-    reporting.table("Milestones, given graph", aggregated(other))
     summary = summarise(rows, hard) | {"seconds": seconds}
     print({name: round(value, 4) for name, value in summary.items()})
     reporting.write(
         options.json,
         benchmark="multihop",
-        rows=[*rows, *hard, *sweep, *other],
+        rows=[*rows, *hard, *sweep],
         summary=summary,
         seeds=seeds,
     )

@@ -26,7 +26,7 @@ from benchmarks.memora_data import Group, groups
 from benchmarks.memora_roles import by_threshold, macro
 from synthetic.bases import extend_characters
 from synthetic.chains import SEEDS
-from synthetic.verifier_recipe import Shares, mixture, read_real, validation, write
+from synthetic.verifier_recipe import Row, Shares, mixture, read_real, validation, write
 from validity_graph.verifier import Verifier
 
 #: Pairs that one seed trains on: four minutes of two cores.
@@ -61,17 +61,21 @@ def judge(verifier: Verifier, listed: list[Group]) -> dict[str, float]:
 
 def trained(data: Path, folder: Path, *, seed: int, pairs: int) -> Verifier:
     """Train one seed of the recipe in ``folder``."""
+    rows = mixture(data / "training", seed=seed, shares=shares(pairs), trees=data)
+    return trained_on(rows[:pairs], data, folder, seed=seed)
+
+
+def trained_on(rows: list[Row], data: Path, folder: Path, *, seed: int) -> Verifier:
+    """Train the offline base in ``folder`` for one epoch of these pairs."""
     from validity_graph.verifier.train import Settings, base_folder, train
 
-    real = data / "training"
     base = folder / "base"
     base.mkdir(parents=True)
-    asian = [row[side] for row in read_real(real, "jsick_ja") for side in ("source", "target")]
+    asian = [row[side] for row in read_real(data / "training", "jsick_ja") for side in ("source", "target")]
     extend_characters(base_folder(), base, texts=asian)
     rng = np.random.default_rng(seed)
-    rows = mixture(real, seed=seed, shares=shares(pairs), trees=data)
     held = validation(seed)
-    write(folder / "pairs.jsonl", rows[:pairs])
+    write(folder / "pairs.jsonl", rows)
     write(folder / "validation.jsonl", [held[k] for k in rng.permutation(len(held))[:VALIDATION]])
     train(
         folder / "pairs.jsonl", output=folder / "weights", seed=seed, base=base,

@@ -2,7 +2,7 @@
 
 ``python -m synthetic.audit --data DIR [--pairs FILE ...] [--seeds 7 11] [--count 20000]``
 
-Training texts: what both generators make for the given seeds and both splits, the free-form pairs, the
+Training texts: what the generators make for the given seeds and both splits, the free-form pairs, the
 training worlds of the chains, the EntailmentBank trees that train the support scorer, the given pair files,
 and the real pairs under ``DIR/training`` and ``DIR/defeasible_nli``.  Evaluation texts: every string under
 ``DIR/{memora,mquake,factconsolidation,proofwriter,locomo}`` and ``DIR/../cases``, EntailmentBank's dev trees,
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synthetic import chain_pairs, chain_worlds, conversations, support_pairs, written_pairs
+from synthetic import chain_pairs, chain_worlds, conversations, facts, support_pairs, written_pairs
 from synthetic.overlap import Index, common_phrases, strings
 from synthetic.pairs import generate
 
@@ -93,6 +93,7 @@ def build(
     texts: dict[str, Iterable[str]] = {
         "generator": generated_texts(seeds, count),
         "conversations": (text for seed in seeds for text in row_texts(conversations.generate(seed, count))),
+        "facts": (text for seed in seeds for text in row_texts(facts.generate(seed, count))),
         "written": row_texts(written_pairs.pairs()),
         "chains": (text for split in ("train", "validation") for text in chain_worlds.texts(split)),
         "chain pairs": (

@@ -56,6 +56,9 @@ def scene(stage: Stage) -> Iterator[tuple[str, str, str]]:
     ending, ended = rng.choice([("S", "s"), ("T", "t")])
     yield say(ending), upper[ended], "supersedes"
     yield say(ending), rng.choice([head, upper["1"]]), "none"
+    # The likeliest mistake: the end of one reason read as the end of what rested on it.
+    yield say("T"), say("1"), "none"
+    yield moved, say(rng.choice("1t")), "none"
     if rng.random() < 0.4:
         back = say("w")
         yield back, moved, "retracts"

@@ -2,11 +2,12 @@
 
 ``python -m synthetic.conversations --seed 7 --count 20000 -o FILE.jsonl``
 
-Five kinds of scene (preferences within one category, to-dos, goals that never name their old value, fields of
-named documents, calendar entries).  Every statement has claims, a mapping from what it speaks of to the value
-that holds afterwards; a source overturns a target exactly when the two give one thing different values, so no
-label is written by hand.  The kinds follow failure patterns of an earlier checkpoint ([V3] Algorithm 2);
-wordings are ours (``conversation_texts.txt``).  May not know any evaluation data.
+Six kinds of scene (preferences within one category, to-dos, goals that never name their old value, measured
+goals among the daily log of the same measure, fields of named documents, calendar entries). Every statement
+has claims, a mapping from what it speaks of to the value that holds afterwards; a source overturns a target
+exactly when the two give one thing different values, so no label is written by hand. The kinds follow
+failure patterns of an earlier checkpoint ([V3] Algorithm 2); wordings are ours
+(``conversation_texts.txt``). May not know any evaluation data.
 """
 
 from __future__ import annotations
@@ -15,93 +16,14 @@ import argparse
 import json
 import random
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-TEXTS = Path(__file__).with_name("conversation_texts.txt")
-#: A value that no statement of a target claims: what was said before is gone, with nothing in its place.
-GONE = "(gone)"
+from synthetic.conversation_documents import documents
+from synthetic.conversation_phrases import GONE, Scene, Statement, claim, dress, fill, kinds, say, sections
+
 OVERTURN_SHARE = 0.42
-DRESSED = 0.6
-#: Words that may lose their capital behind an opener.
-PLAIN_START = frozenset(
-    "A About After All Change Could Is It It's Let's Lately My New Nothing One Please Put Set Should "
-    "Take The There They This Trying Undo Update We What When Where You".split()
-)
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A text and what it claims: from a thing to the values of which at least one must hold."""
-
-    text: str
-    claims: Mapping[str, frozenset[str]]
-    change: bool = False
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Statements of one situation; every source may be paired with every target."""
-
-    kind: str
-    sources: Sequence[Statement]
-    targets: Sequence[Statement]
-
-
-@cache
-def sections() -> dict[str, list[str]]:
-    """Lines of the phrasing file by section."""
-    found: dict[str, list[str]] = defaultdict(list)
-    name = ""
-    for line in TEXTS.read_text(encoding="utf-8").splitlines():
-        if line.startswith("["):
-            name = line.strip("[]")
-        elif line and not line.startswith("#"):
-            found[name].append(line)
-    return dict(found)
-
-
-def kinds(prefix: str) -> list[str]:
-    """Names of the sections ``[prefix NAME]``, without the prefix."""
-    return [name.removeprefix(prefix + " ") for name in sections() if name.startswith(prefix + " ")]
-
-
-def capital(text: str) -> str:
-    """``text`` with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
-def fill(template: str, **value: str) -> str:
-    """Fill ``{name}`` and, with a capital, ``{Name}``."""
-    value |= {capital(name): capital(text) for name, text in value.items()}
-    return re.sub(r"\{(\w+)\}", lambda found: value[found[1]], template)
-
-
-def say(rng: random.Random, section: str, **value: str) -> str:
-    """One phrasing of ``section``, filled in."""
-    return fill(rng.choice(sections()[section]), **value)
-
-
-def dress(text: str, rng: random.Random) -> str:
-    """``text`` with talk around it, often none."""
-    topic = rng.choice(sections()["topic"])
-    if rng.random() < DRESSED:
-        opener = say(rng, "opener", topic=topic)
-        joined = opener[-1] in ",:" or opener.endswith(" and")
-        if joined and text.split(" ", 1)[0] in PLAIN_START:
-            text = text[0].lower() + text[1:]
-        text = f"{opener} {text}"
-    if rng.random() < DRESSED / 2:
-        text = f"{text} {say(rng, 'closer', topic=topic)}"
-    return text
-
-
-def _one(thing: str, *value: str) -> dict[str, frozenset[str]]:
-    return {thing: frozenset(value)}
 
 
 def preferences(rng: random.Random) -> Scene:
@@ -115,11 +37,13 @@ def preferences(rng: random.Random) -> Scene:
 
     def polarity(item: str, choices: Sequence[tuple[str, str, bool]]) -> Statement:
         section, value, change = rng.choice(choices)
-        return Statement(say(rng, section, item=item), _one(item, value), change)
+        text = _elaborated(say(rng, section, item=item), "change" if change else f"{value}s", rng)
+        return Statement(text, claim(item, value), change)
 
     def switch(item: str, other: str) -> Statement:
-        claims = _one(item, "dislike") | _one(other, "like")
-        return Statement(say(rng, "switches", item=item, other=other), claims, True)
+        claims = claim(item, "dislike") | claim(other, "like")
+        text = say(rng, "switches", item=item, other=other)
+        return Statement(_elaborated(text, "change", rng), claims, True)
 
     one, two, three, foreign = items
     sources = [
@@ -132,6 +56,11 @@ def preferences(rng: random.Random) -> Scene:
         polarity(one, polar[2:4]), polarity(two, polar[2:4]), switch(one, two), switch(two, three),
     ]  # fmt: skip
     return Scene("preference", sources, targets)
+
+
+def _elaborated(text: str, mood: str, rng: random.Random) -> str:
+    """``text``, as often as not with a sentence on why."""
+    return f"{text} {say(rng, f'{mood}_more')}" if rng.random() < 0.5 else text
 
 
 def _items(rng: random.Random, category: str, count: int) -> list[str]:
@@ -151,16 +80,16 @@ def todos(rng: random.Random) -> Scene:
 
     def ended(form: dict[str, str]) -> Statement:
         section = rng.choices(("todo_done", "todo_cancelled"), (3, 1))[0]
-        return Statement(say(rng, section, **form), _one(form["inf"], GONE), True)
+        return Statement(say(rng, section, **form), claim(form["inf"], GONE), True)
 
     sources = [
         ended(forms[0]), ended(forms[0]), ended(forms[1]), ended(forms[2]),
-        Statement(say(rng, "todo_open", **forms[0]), _one(forms[0]["inf"], "open")),
+        Statement(say(rng, "todo_open", **forms[0]), claim(forms[0]["inf"], "open")),
         Statement(say(rng, "todo_other", **forms[0]), {}),
-        Statement(say(rng, "todo", **forms[3]), _one(forms[3]["inf"], "open")),
+        Statement(say(rng, "todo", **forms[3]), claim(forms[3]["inf"], "open")),
     ]  # fmt: skip
-    targets = [Statement(say(rng, "todo", **form), _one(form["inf"], "open")) for form in (forms[0], *forms)]
-    targets.append(Statement(say(rng, "todo_open", **forms[0]), _one(forms[0]["inf"], "open")))
+    targets = [Statement(say(rng, "todo", **form), claim(form["inf"], "open")) for form in (forms[0], *forms)]
+    targets.append(Statement(say(rng, "todo_open", **forms[0]), claim(forms[0]["inf"], "open")))
     return Scene("todo", sources, targets)
 
 
@@ -171,12 +100,12 @@ def goals(rng: random.Random) -> Scene:
     other = rng.choice(sections()[f"goal {theirs}"])
 
     def goal(section: str, kind: str, text: str) -> Statement:
-        return Statement(say(rng, section, kind=kind, goal=text), _one(kind, text), section == "goal_update")
+        return Statement(say(rng, section, kind=kind, goal=text), claim(kind, text), section == "goal_update")
 
     sources = [
         goal("goal_update", ours, second), goal("goal_update", ours, third),
         goal("goal_update", theirs, other), goal("goal_set", ours, first),
-        Statement(say(rng, "goal_reached", kind=ours), _one(ours, GONE), True),
+        Statement(say(rng, "goal_reached", kind=ours), claim(ours, GONE), True),
         Statement(say(rng, "goal_progress", kind=ours), {}),
         Statement(say(rng, "goal_progress", kind=theirs), {}),
     ]  # fmt: skip
@@ -187,89 +116,32 @@ def goals(rng: random.Random) -> Scene:
     return Scene("goal", sources, targets)
 
 
-@dataclass(frozen=True)
-class Document:
-    """A named document of one kind."""
+def measures(rng: random.Random) -> Scene:
+    """Numeric goals; a new number replaces the old one, while the log of single days replaces nothing."""
+    ours, theirs = (line.split(" | ") for line in rng.sample(sections()["measure"], 2))
 
-    kind: str
-    title: str
+    def goal(section: str, measure: Sequence[str], number: str) -> Statement:
+        kind, template = measure[:2]
+        text = say(rng, section, kind=kind, goal=template.replace("{n}", number))
+        return Statement(text, claim(kind, number), section == "measure_update")
 
-    def about(self, rng: random.Random, section: str) -> str:
-        """Name the document in a sentence."""
-        return say(rng, section, doc=self.kind, title=self.title)
+    def log(measure: Sequence[str]) -> Statement:
+        return Statement(measure[3].replace("{m}", rng.choice(measure[4].split(", "))), {})
 
-
-def documents(rng: random.Random) -> Scene:
-    """Two documents; one field of one of them is changed, put back, added to or partly removed."""
-    here, there = (_document(rng) for _ in range(2))
-    field, quiet = rng.sample(kinds("field"), 2)
-    listed = rng.choice(kinds("list"))
-    values = rng.sample(_values(field), 4)
-    entries = rng.sample(_entries(listed), 4)
+    old, new, *rest = rng.sample(numbers := re.split(r", (?=\S)", ours[2]), len(numbers))
+    latest = rng.choice(rest or [new])
+    other, changed = rng.sample(re.split(r", (?=\S)", theirs[2]), 2)
     sources = [
-        _edited(rng, here, field, values[0], values[1]), _edited(rng, here, field, values[1], values[2]),
-        _edited(rng, here, field, values[1], values[0], section="field_revert"),
-        _edited(rng, there, field, values[2], values[3]),
-        _statement(rng, here, "edit_context", say(rng, "field_remove", field=listed, old=entries[0]),
-                   _one(f"{here.title}/{listed}/{entries[0]}", GONE), change=True),
-        _statement(rng, here, "edit_context", say(rng, "field_add", field=listed, new=entries[3]), {}),
+        goal("measure_update", ours, new), goal("measure_update", ours, latest),
+        goal("measure_update", theirs, changed), goal("measure_set", theirs, other),
+        goal("measure_keep", ours, old), log(ours),
+        Statement(say(rng, "measure_drop", kind=ours[0]), claim(ours[0], GONE), True),
     ]  # fmt: skip
     targets = [
-        _stated(rng, here, field, values[0]), _edited(rng, here, field, values[0], values[1]),
-        _stated(rng, here, quiet, rng.choice(_values(quiet))), _stated(rng, there, field, values[2]),
-        _listing(rng, here, listed, entries[:2]), _listing(rng, here, listed, entries[1:3]),
-        _listing(rng, there, listed, entries[:2]),
-        Statement(here.about(rng, "document_context"), {}),
+        goal("measure_set", ours, old), goal("measure_update", ours, old), log(ours), log(ours),
+        goal("measure_set", theirs, other), log(theirs),
     ]  # fmt: skip
-    return Scene("document", sources, targets)
-
-
-def _document(rng: random.Random) -> Document:
-    title = " ".join(rng.choice(sections()[f"title_{part}"]) for part in ("head", "core", "tail"))
-    return Document(rng.choice(sections()["document_kind"]), title)
-
-
-def _values(field: str) -> list[str]:
-    return sections()[f"field {field}"][0].split(" : ")[1].split(", ") if field != "budget" else _budgets()
-
-
-def _budgets() -> list[str]:
-    # Thousands are written with commas, so a comma alone does not part two values.
-    return re.split(r", (?=\S)", sections()["field budget"][0].split(" : ")[1])
-
-
-def _entries(listed: str) -> list[str]:
-    return sections()[f"list {listed}"][0].split(" : ")[1].split(", ")
-
-
-def _statement(
-    rng: random.Random, document: Document, context: str, said: str, claims: Mapping[str, frozenset[str]],
-    *, change: bool = False,
-) -> Statement:  # fmt: skip
-    return Statement(f"{document.about(rng, context)} {said}", claims, change)
-
-
-def _stated(rng: random.Random, document: Document, field: str, value: str) -> Statement:
-    template = rng.choice(sections()[f"field {field}"]).split(" : ")[0].removesuffix(" :")
-    said = capital(fill(template, value=value)) + "."
-    return _statement(rng, document, "document_context", said, _one(f"{document.title}/{field}", value))
-
-
-def _edited(
-    rng: random.Random, document: Document, field: str, old: str, new: str, *, section: str = "field_replace"
-) -> Statement:
-    said = say(rng, section, field=field, old=old, new=new)
-    claims = _one(f"{document.title}/{field}", new)
-    return _statement(rng, document, "edit_context", said, claims, change=True)
-
-
-def _listing(rng: random.Random, document: Document, listed: str, entries: Sequence[str]) -> Statement:
-    template = rng.choice(sections()[f"list {listed}"]).split(" : ")[0]
-    claims: dict[str, frozenset[str]] = {}
-    for entry in entries:
-        claims |= _one(f"{document.title}/{listed}/{entry}", "in")
-    said = capital(fill(template, a=entries[0], b=entries[1])) + "."
-    return _statement(rng, document, "document_context", said, claims)
+    return Scene("measure", sources, targets)
 
 
 def calendar(rng: random.Random) -> Scene:
@@ -281,13 +153,13 @@ def calendar(rng: random.Random) -> Scene:
 
     def entry(section: str, event: str, slot: tuple[str, str]) -> Statement:
         text = say(rng, section, event=event, day=slot[0], time=slot[1])
-        return Statement(text, _one(event, " ".join(slot)), section == "event_move")
+        return Statement(text, claim(event, " ".join(slot)), section == "event_move")
 
     one, two, three = events
     sources = [
         entry("event_move", one, slots[1]), entry("event_move", one, slots[2]),
         entry("event_move", two, slots[3]),
-        Statement(say(rng, "event_cancel", event=one), _one(one, GONE), True),
+        Statement(say(rng, "event_cancel", event=one), claim(one, GONE), True),
         Statement(say(rng, "event_neutral", event=one, day=slots[0][0], time=slots[0][1]), {}),
         entry("event_set", three, slots[0]),
     ]  # fmt: skip
@@ -300,7 +172,7 @@ def calendar(rng: random.Random) -> Scene:
 
 
 SCENES: tuple[tuple[Callable[[random.Random], Scene], float], ...] = (
-    (preferences, 0.35), (todos, 0.22), (documents, 0.25), (goals, 0.10), (calendar, 0.08),
+    (preferences, 0.30), (todos, 0.20), (documents, 0.25), (measures, 0.12), (goals, 0.06), (calendar, 0.07),
 )  # fmt: skip
 
 

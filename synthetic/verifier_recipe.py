@@ -1,13 +1,14 @@
 """The recipe of the shipped verifier: its bases, its mixture of pairs, its validation pairs.
 
 ``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes both bases (``synthetic.bases``),
-``FOLDER/pairs.jsonl`` (generated, conversational, chain, reason, free-form, unrelated and real pairs) and
-``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean as ``*_latin.jsonl`` for the
-second head.  Then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains the cheap
-head, and with ``FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second`` the other.  ``DIR`` holds
-the real sets as ``*.jsonl.gz``; ``--trees DIR`` holds EntailmentBank, without which reasons come from chains
-alone; they train the cheap head only.  Real inference sets assume one scene at one time, so they train heads
-of their own; those whose pairs differ in one fact also train the overturn head, at a lower weight.
+``FOLDER/pairs.jsonl`` (generated, conversational, fact, chain, reason, free-form, unrelated and real pairs)
+and ``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean as ``*_latin.jsonl``
+for the second head. Then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains
+the cheap head, and with ``FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second`` the other.
+``DIR`` holds the real sets as ``*.jsonl.gz``; ``--trees DIR`` holds EntailmentBank, without which reasons
+come from chains alone; they train the cheap head only. Real inference sets assume one scene at one time, so
+they train heads of their own; those whose pairs differ in one fact also train the overturn head, at a lower
+weight.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from synthetic import chain_pairs, conversations, support_pairs, written_pairs
+from synthetic import chain_pairs, conversations, facts, support_pairs, written_pairs
 from synthetic import pairs as generator
 from synthetic.bases import assemble_second, extend_characters
+from synthetic.conversation_phrases import dress
 
 Row = dict[str, Any]
 FUNCTION_WORDS = frozenset("the a i is are to of in my and on at for it was has have with".split())
@@ -76,8 +78,9 @@ class Shares:
     """Pairs of each kind in a mixture; free-form pairs, thinned, are all there, ``repeats`` times."""
 
     generated: int = 40_000
-    conversations: int = 16_000
-    chains: int = 16_000
+    conversations: int = 30_000
+    facts: int = 12_000
+    chains: int = 20_000
     reasons: int = 40_000
     unrelated: int = 12_000
     real: int = 40_000
@@ -164,7 +167,7 @@ def dressed(rows: Iterable[Row], rng: random.Random, *, share: float) -> Iterato
     """Rows of which a ``share`` of the sides stand among idle talk; English and unmarked Latin text only."""
     for row in rows:
         sides = {
-            side: conversations.dress(row[side], rng)
+            side: dress(row[side], rng)
             for side in ("source", "target")
             if row["lang"] in ("", "en") and rng.random() < share
         }
@@ -213,6 +216,7 @@ def mixture(folder: Path, *, seed: int, shares: Shares, trees: Path | None = Non
         *unrelated_pairs(own, shares.unrelated, rng),
         *rng.sample(real, min(len(real), shares.real)),
         *conversations.generate(seed, shares.conversations),
+        *facts.generate(seed, shares.facts),
         *dressed(chain_pairs.generate(seed, shares.chains, split="train"), rng, share=DRESSED),
         *reason_pairs(shares.reasons, rng, seed=seed, trees=trees),
         *(row for _ in range(shares.repeats) for row in dressed(thinned(learned, rng), rng, share=DRESSED)),

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthetic import bases, conversations, written_pairs
-from synthetic.conversations import GONE, SCENES, Statement, overturns
+from synthetic.conversation_phrases import GONE, Statement
+from synthetic.conversations import SCENES, overturns
 
 
 def block_file(folder: Path, text: str) -> Path:

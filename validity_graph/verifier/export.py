@@ -93,7 +93,7 @@ def export_float(network: PairNetwork, path: str | Path, *, outputs: Sequence[st
         warnings.simplefilter("ignore")
         torch.onnx.export(
             _Exported(network, outputs), (example, example, sides), str(path), input_names=list(INPUTS),
-            output_names=["logits"], dynamic_axes=axes, opset_version=17, dynamo=False,
+            output_names=["logits"], dynamic_axes=axes, opset_version=18, dynamo=False,
         )  # fmt: skip
     network.train(was_training)
 

@@ -77,7 +77,7 @@ class OnnxHead:
         if count < 1:
             raise InputError(f"threads={count} must be at least 1")
         return cls(
-            session=open_session(Path(folder) / manifest["model"]),
+            session=open_session(Path(folder) / manifest["model"], unpack=True),
             tokenizer=load_tokenizer(folder),
             outputs=tuple(manifest["outputs"]),
             form=manifest["rendering"],
@@ -143,14 +143,19 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def open_session(path: str | Path) -> InferenceSession:
-    """Open an ONNX file on the CPU, one thread a run: parallelism is over pairs, which needs no barriers."""
+def open_session(path: str | Path, *, unpack: bool = False) -> InferenceSession:
+    """Open an ONNX file on the CPU, one thread a run: parallelism is over pairs, which needs no barriers.
+
+    With ``unpack``, weights that are stored in fewer bits are unpacked now and not again by every run.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if unpack:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 

@@ -22,6 +22,7 @@ try:
     from onnx import numpy_helper
 
     from validity_graph.verifier.network import PairNetwork
+    from validity_graph.verifier.quantize import BLOCK
 except ImportError:
     raise MissingExtraError("restoring weights", needs="torch and onnx", extra="train") from None
 
@@ -32,7 +33,7 @@ UNUSED = "encoder.pooler."
 INSIDE = "network."
 WORDS = "encoder.embeddings.word_embeddings.weight"
 #: Name of a product with a weight: the path of its layer, and how the quantiser marked it.
-_PRODUCT = re.compile(r"/network/(.+)/(?:Gemm_)?MatMul(?:_Q\d|_quant)?")
+_PRODUCT = re.compile(r"/network/(.+)/(?:Gemm|MatMul)(?:_quant)?")
 
 
 def restore(network: PairNetwork, weights: str | Path) -> None:
@@ -77,30 +78,30 @@ def multiplied_out(path: Path) -> dict[str, Array]:
             rows = arrays[node.input[0]].astype(np.float32)
             found[table] = _scaled(rows, arrays[node.input[2]], block=given["block_size"])
         elif product := _PRODUCT.fullmatch(node.name):
-            weight = _factor(node, arrays, given)
+            weight = _factor(node, arrays)
             if weight is not None:
                 found[product[1].replace("/", ".") + ".weight"] = weight
     return found
 
 
-def _factor(
-    node: onnx.NodeProto, arrays: dict[str, NDArray[np.generic]], given: dict[str, int]
-) -> Array | None:
+def _factor(node: onnx.NodeProto, arrays: dict[str, NDArray[np.generic]]) -> Array | None:
     """Return the constant factor of a product as torch keeps it, ``(outputs, inputs)``, or None."""
-    packed = arrays.get(node.input[1])
-    if packed is None:
-        return None
-    if node.op_type == "MatMulNBits":
-        rows = packed.reshape(given["N"], -1).astype(np.uint8)
-        if given["bits"] == 4:
-            rows = np.stack([rows & 15, rows >> 4], axis=-1).reshape(len(rows), -1)
-        centred = rows.astype(np.float32) - 2 ** (given["bits"] - 1)
-        return _scaled(centred, arrays[node.input[2]], block=given["block_size"])[:, : given["K"]]
-    if node.op_type == "MatMulInteger":
-        scale = arrays[node.input[1].removesuffix("_quantized") + "_scale"].astype(np.float32)
-        zero = arrays[node.input[3]].astype(np.float32)
-        return np.asarray((packed.astype(np.float32) - zero) * scale, dtype=np.float32).T
-    return packed.astype(np.float32).T
+    name = re.sub("_(quantized|whole)$", "", node.input[1])
+    if f"{name}_int4" in arrays:
+        return _unpacked(name, arrays)
+    if f"{name}_quantized" in arrays:
+        rounded = arrays[f"{name}_quantized"].astype(np.float32)
+        return np.asarray(rounded * arrays[f"{name}_scale"].astype(np.float32), dtype=np.float32).T
+    # A float Gemm keeps the name and the layout that torch gave its weight.
+    whole = arrays.get(name) if node.op_type == "MatMul" else None
+    return None if whole is None else whole.astype(np.float32).T
+
+
+def _unpacked(name: str, arrays: dict[str, NDArray[np.generic]]) -> Array:
+    """Return a weight that is stored in 4 bits, ``(outputs, inputs)``."""
+    digits = arrays[f"{name}_int4"].astype(np.float32)
+    scale = arrays[f"{name}_half"].astype(np.float32) * arrays[f"{name}_scale"].astype(np.float32)[:, None]
+    return _scaled(digits, scale, block=BLOCK)
 
 
 def _scaled(rows: Array, scale: NDArray[np.generic], *, block: int) -> Array:

