@@ -53,9 +53,9 @@ def scene(stage: Stage) -> Iterator[tuple[str, str, str]]:
     yield say("k"), head, "confirms"
     yield moved, upper[rng.choice("123st")], "none"
     yield upper[rng.choice("1s")], head, "none"
-    ending, ended = rng.choice([("S", "s"), ("T", "t")])
-    yield say(ending), upper[ended], "supersedes"
-    yield say(ending), rng.choice([head, upper["1"]]), "none"
+    for ending in ENDINGS:
+        yield say(ending), upper[ending.lower()], "supersedes"
+    yield say(rng.choice(ENDINGS)), rng.choice([head, upper["1"]]), "none"
     # The likeliest mistake: the end of one reason read as the end of what rested on it.
     yield say("T"), say("1"), "none"
     yield moved, say(rng.choice("1t")), "none"
