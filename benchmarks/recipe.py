@@ -26,7 +26,8 @@ from benchmarks.memora_data import Group, groups
 from benchmarks.memora_roles import by_threshold, macro
 from synthetic.bases import extend_characters
 from synthetic.chains import SEEDS
-from synthetic.verifier_recipe import Row, Shares, mixture, read_real, validation, write
+from synthetic.json_lines import write
+from synthetic.verifier_recipe import Row, Shares, mixture, read_real, validation
 from validity_graph.verifier import Verifier
 
 #: Pairs that one seed trains on: four minutes of two cores.

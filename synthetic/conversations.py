@@ -12,16 +12,14 @@ failure patterns of an earlier checkpoint ([V3] Algorithm 2); wordings are ours
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from synthetic.conversation_documents import documents
 from synthetic.conversation_phrases import GONE, Scene, Statement, claim, dress, fill, kinds, say, sections
+from synthetic.json_lines import command
 
 OVERTURN_SHARE = 0.42
 
@@ -221,17 +219,5 @@ def generate(seed: int, count: int) -> Iterator[dict[str, Any]]:
                 yield row(scene, source, target, group=f"conversation-{seed}-{number}", rng=rng)
 
 
-def main() -> None:
-    """Command line: see the module's first lines."""
-    parser = argparse.ArgumentParser(description="Write seeded conversational pairs as JSON lines.")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    given = parser.parse_args()
-    with given.output.open("w", encoding="utf-8") as lines:
-        for pair in generate(given.seed, given.count):
-            lines.write(json.dumps(pair, ensure_ascii=False) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    command(generate, "Write seeded conversational pairs as JSON lines.")

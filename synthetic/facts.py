@@ -10,17 +10,15 @@ phrasings stand in ``fact_texts.txt``; no name is drawn from any evaluation set.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-Row = dict[str, Any]
+from synthetic.json_lines import Row, command
+
 TEXTS = Path(__file__).with_name("fact_texts.txt")
 #: How often a later sentence has the phrasing of the earlier one, and another subject a name in common.
 SAME_PHRASING = 0.6
@@ -161,17 +159,5 @@ def labelled(source: str, target: str, kind: str, *, group: str) -> Row:
     }  # fmt: skip
 
 
-def main() -> None:
-    """Command line: see the module's first lines."""
-    parser = argparse.ArgumentParser(description="Write seeded pairs of facts as JSON lines.")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    given = parser.parse_args()
-    with given.output.open("w", encoding="utf-8") as lines:
-        for pair in generate(given.seed, given.count):
-            lines.write(json.dumps(pair, ensure_ascii=False) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    command(generate, "Write seeded pairs of facts as JSON lines.")

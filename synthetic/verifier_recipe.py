@@ -29,6 +29,7 @@ from synthetic import chain_pairs, conversations, facts, support_pairs, written_
 from synthetic import pairs as generator
 from synthetic.bases import assemble_second, extend_characters
 from synthetic.conversation_phrases import dress
+from synthetic.json_lines import write
 
 Row = dict[str, Any]
 FUNCTION_WORDS = frozenset("the a i is are to of in my and on at for it was has have with".split())
@@ -236,13 +237,6 @@ def validation(seed: int) -> list[Row]:
     _, held = split_written()
     chains = chain_pairs.generate(5, CHAINS_HELD_OUT, split="validation")
     return [*own, *thinned(held, rng), *chains, *unrelated_pairs(own, UNRELATED_HELD_OUT, rng)]
-
-
-def write(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows as JSON lines."""
-    with path.open("w", encoding="utf-8") as lines:
-        for row in rows:
-            lines.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def main() -> None:
