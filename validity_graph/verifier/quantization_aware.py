@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from validity_graph.errors import MissingExtraError
 from validity_graph.verifier.network import PairNetwork
+from validity_graph.verifier.quantize import BLOCK, HIGHEST_4_BITS, LOWEST_4_BITS
 
 try:
     import torch
@@ -18,10 +19,6 @@ try:
     from torch.nn.utils import parametrize
 except ImportError:  # pragma: no cover - network has raised before
     raise MissingExtraError("training the verifier", needs="torch", extra="train") from None
-
-#: Inputs of one output that share a scale.
-BLOCK = 64
-LOWEST, HIGHEST = -8, 7
 
 
 def fake_int4(weight: torch.Tensor, *, block: int = BLOCK) -> torch.Tensor:
@@ -36,9 +33,9 @@ def fake_int4(weight: torch.Tensor, *, block: int = BLOCK) -> torch.Tensor:
     )
     blocks = padded.view(rows, -1, block)
     low, high = blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True)
-    scale = torch.where(high > -low, high, low) / LOWEST
+    scale = torch.where(high > -low, high, low) / LOWEST_4_BITS
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
-    rounded = torch.mul(blocks, 1 / scale).round_().clamp_(LOWEST, HIGHEST).mul_(scale)
+    rounded = torch.mul(blocks, 1 / scale).round_().clamp_(LOWEST_4_BITS, HIGHEST_4_BITS).mul_(scale)
     rounded = rounded.view(rows, -1)[:, :width]
     return _StraightThrough.apply(weight, rounded)  # type: ignore[no-any-return, no-untyped-call]
 
