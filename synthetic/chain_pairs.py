@@ -59,6 +59,8 @@ def scene(stage: Stage) -> Iterator[tuple[str, str, str]]:
     # The likeliest mistake: the end of one reason read as the end of what rested on it.
     yield say("T"), say("1"), "none"
     yield moved, say(rng.choice("1t")), "none"
+    # The same person may do both.
+    yield say("S"), upper[rng.choice("123")], "none"
     if rng.random() < 0.4:
         back = say("w")
         yield back, moved, "retracts"

@@ -27,7 +27,9 @@ from validity_graph.records import Memory
 TREES = "entailment_bank"
 #: Share of the trees that is held out, and pairs of each kind for one true pair.
 TREES_HELD_OUT = 0.2
-PROPOSED, UNRELATED = 3, 0.5
+PROPOSED, PARALLEL, UNRELATED = 3, 1, 0.5
+#: Words that two parallel texts have in common, of all their words.
+ALIKE = 0.25
 Row = dict[str, Any]
 Places = tuple[int, int]
 
@@ -94,8 +96,8 @@ def train_trees(data: Path) -> list[Mapping[str, Any]]:
 def rows(groups: Sequence[Group], rng: random.Random) -> Iterator[Row]:
     """Yield training pairs of the groups that are not held out, in the format of ``validity-graph train``.
 
-    For each reason, ``PROPOSED`` pairs that the candidates propose and that are none, and ``UNRELATED``
-    conclusions of another group.
+    For each reason, ``PROPOSED`` pairs that the candidates propose and that are none, ``PARALLEL`` texts in
+    its place that say nearly the same of something else, and ``UNRELATED`` conclusions of another group.
     """
     learned = [group for group in groups if not group.held]
     for group in learned:
@@ -106,10 +108,26 @@ def rows(groups: Sequence[Group], rng: random.Random) -> Iterator[Row]:
             yield _row(group.texts[reason], group.texts[conclusion], group, label=1)
         for reason, conclusion in rng.sample(false, min(len(false), PROPOSED * len(true))):
             yield _row(group.texts[reason], group.texts[conclusion], group, label=0)
-        for reason, _ in true:
+        for reason, conclusion in true:
+            for stead in _parallel(group, reason, conclusion)[:PARALLEL]:
+                yield _row(group.texts[stead], group.texts[conclusion], group, label=0)
             other = rng.choice(learned)
             if other is not group and rng.random() < UNRELATED:
                 yield _row(group.texts[reason], rng.choice(other.texts), group, label=0)
+
+
+def _parallel(group: Group, reason: int, conclusion: int) -> list[int]:
+    """Return the earlier texts that are no reason for a conclusion and share words with one, likest first.
+
+    "Tram two is in the shed" beside "Tram nine is in the shed": the likeliest mistake.
+    """
+    words = [set(text.lower().split()) for text in group.texts]
+    alike = {
+        k: len(words[k] & words[reason]) / len(words[k] | words[reason])
+        for k in range(conclusion)
+        if k != reason and (k, conclusion) not in group.reasons
+    }
+    return sorted((k for k in alike if alike[k] >= ALIKE), key=lambda k: -alike[k])
 
 
 def _row(reason: str, conclusion: str, group: Group, *, label: int) -> Row:
