@@ -29,7 +29,6 @@ from synthetic.chains import SEEDS, cases
 from validity_graph.verifier import Scores
 
 FULL = "full product"
-RESAMPLES = 4000
 Form = Callable[[Scores], Floats]
 
 
@@ -74,20 +73,12 @@ def verdicts(seed: int, judged: Sequence[tuple[Judge, dict[str, Form]]], *, ever
     return found
 
 
-def interval(difference: Floats, *, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the mean of paired differences ``(n,)``."""
-    count = len(difference)
-    means = [difference[rng.integers(0, count, count)].mean() for _ in range(RESAMPLES)]
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
-
-
 def compare(right: dict[str, NDArray[np.bool_]], invalid: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """Return one row a form: accuracy overall and by class, and its paired difference to the full product."""
     rows = []
     for name, values in right.items():
         difference = values.astype(np.float64) - right[FULL].astype(np.float64)
-        low, high = interval(difference, rng=np.random.default_rng(0))
+        low, high = reporting.paired_interval(difference, rng=np.random.default_rng(0))
         rows.append(
             {
                 "form": name,

@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import reporting
 from validity_graph import InputError, Status, ValidityGraph
+from validity_graph.verifier import Verifier
 
 NEVER_INVALIDATE = "false_invalidation"
 
@@ -43,9 +44,9 @@ class Outcome:
         return self.missed == 0 and self.wrongly_hit == 0
 
 
-def judge(case: Mapping[str, Any], *, verify: bool) -> Outcome:
-    """Run one case through the library."""
-    graph = ValidityGraph.open()
+def judge(case: Mapping[str, Any], *, verifier: Verifier | None) -> Outcome:
+    """Run one case through the library, with the given edges alone where there is no verifier."""
+    graph = ValidityGraph.open(verifier=verifier)
     for item in case["memories"]:
         graph.add(item["id"], item["text"], time=item.get("time"))
     refused = 0
@@ -54,7 +55,7 @@ def judge(case: Mapping[str, Any], *, verify: bool) -> Outcome:
             graph.connect(**item)
         except InputError:
             refused += 1
-    if verify:
+    if verifier is not None:
         graph.verify()
     found = graph.check()
     counts = {"hit": 0, "missed": 0, "wrongly_hit": 0, "kept": 0}
@@ -66,7 +67,7 @@ def judge(case: Mapping[str, Any], *, verify: bool) -> Outcome:
         counts[name] += 1
     outdated = {id for id, expected in case["expect"].items() if expected == "outdated"}
     given = outdated <= reached(case["edges"])
-    return Outcome(case["id"], case["category"], verify, given, refused, **counts)
+    return Outcome(case["id"], case["category"], verifier is not None, given, refused, **counts)
 
 
 def reached(edges: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -110,9 +111,10 @@ def main() -> None:
     path = arguments.data / "cases.jsonl" if arguments.data.is_dir() else arguments.data
     cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
-    bare = [judge(case, verify=False) for case in cases]
+    bare = [judge(case, verifier=None) for case in cases]
     reporting.table("given edges only", by_category(bare))
-    scored = bare if arguments.no_verify else [judge(case, verify=True) for case in cases]
+    verifier = None if arguments.no_verify else Verifier.load()
+    scored = bare if verifier is None else [judge(case, verifier=verifier) for case in cases]
     if not arguments.no_verify:
         reporting.table("with the verifier", by_category(scored))
     if arguments.failures:

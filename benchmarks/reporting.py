@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +27,7 @@ PACKAGES = (
     "torch-geometric",
     "validity-graph",
 )
+RESAMPLES = 4000
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -94,6 +97,14 @@ def table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in listed:
         shown.add_row(*(_cell(row.get(column)) for column in listed[0]))
     Console(width=None if os.isatty(1) else 160).print(shown)
+
+
+def paired_interval(difference: NDArray[np.float64], *, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the 95% bootstrap interval of the mean of paired differences ``(n,)``."""
+    count = len(difference)
+    means = [difference[rng.integers(0, count, count)].mean() for _ in range(RESAMPLES)]
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _command(benchmark: str) -> str:

@@ -43,7 +43,7 @@ SMALLEST_TABLE = 100
 _CONSTANTS = {
     "int8_top": np.array(127, np.float32),
     "int8_smallest": np.array(1e-12, np.float32),
-    "int8_middle": np.array(128, np.float32),
+    "int8_middle": np.array(128.5, np.float32),
     "int8_zero": np.array(128, np.uint8),
     "int8_last_axis": np.array([-1], np.int64),
     "int8_one": np.array(1, np.float32),
@@ -245,17 +245,21 @@ def _by_tensor(given: str, name: str) -> list[onnx.NodeProto]:
 
 
 def _by_row(given: str, name: str) -> list[onnx.NodeProto]:
-    """Round an input to 8 bits around 128, with a range per row."""
+    """Round an input to 8 bits around 128, with a range per row.
+
+    Passes over the whole input are what this costs, so the magnitude is read without writing it, and the cast
+    to whole numbers, which cuts, rounds.
+    """
     return [
-        helper.make_node("Abs", [given], [f"{name}_size"]),
-        helper.make_node("ReduceMax", [f"{name}_size", "int8_last_axis"], [f"{name}_largest"], keepdims=1),
-        helper.make_node("Max", [f"{name}_largest", "int8_smallest"], [f"{name}_top"]),
+        helper.make_node("ReduceMax", [given, "int8_last_axis"], [f"{name}_highest"], keepdims=1),
+        helper.make_node("ReduceMin", [given, "int8_last_axis"], [f"{name}_lowest"], keepdims=1),
+        helper.make_node("Neg", [f"{name}_lowest"], [f"{name}_deepest"]),
+        helper.make_node("Max", [f"{name}_highest", f"{name}_deepest", "int8_smallest"], [f"{name}_top"]),
         helper.make_node("Div", ["int8_top", f"{name}_top"], [f"{name}_inverse"]),
         helper.make_node("Div", [f"{name}_top", "int8_top"], [f"{name}_scale"]),
         helper.make_node("Mul", [given, f"{name}_inverse"], [f"{name}_scaled"]),
         helper.make_node("Add", [f"{name}_scaled", "int8_middle"], [f"{name}_moved"]),
-        helper.make_node("Round", [f"{name}_moved"], [f"{name}_rounded"]),
-        helper.make_node("Cast", [f"{name}_rounded"], [f"{name}_uint8"], to=TensorProto.UINT8),
+        helper.make_node("Cast", [f"{name}_moved"], [f"{name}_uint8"], to=TensorProto.UINT8),
     ]
 
 
