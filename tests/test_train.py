@@ -209,7 +209,7 @@ def test_a_second_head_is_read_where_it_can_and_calibrated_with_the_first(
     assert manifest["calibration"]["outputs"][:2] == ["slot_mini", "slot_nli"]
     verifier = Verifier.load(tmp_path, threads=1).asking_always()
     sources, targets = (
-        ["i no longer live in rome", "i still live in rome", "我住在 rome"],
+        ["i no longer live in rome", "i still live in rome", "я больше не живу в риме"],
         ["i live in rome"] * 3,
     )
     scores = verifier.score(sources, targets)
