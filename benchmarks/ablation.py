@@ -77,8 +77,6 @@ def compare(right: dict[str, NDArray[np.bool_]], invalid: NDArray[np.bool_]) -> 
     """Return one row a form: accuracy overall and by class, and its paired difference to the full product."""
     rows = []
     for name, values in right.items():
-        difference = values.astype(np.float64) - right[FULL].astype(np.float64)
-        low, high = reporting.paired_interval(difference, rng=np.random.default_rng(0))
         rows.append(
             {
                 "form": name,
@@ -86,9 +84,7 @@ def compare(right: dict[str, NDArray[np.bool_]], invalid: NDArray[np.bool_]) -> 
                 "overall": float(values.mean()),
                 "invalidated": float(values[invalid].mean()),
                 "valid": float(values[~invalid].mean()),
-                "difference": float(difference.mean()),
-                "low": low,
-                "high": high,
+                **reporting.paired(right[FULL], values),
             }
         )
     return rows

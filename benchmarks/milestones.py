@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import reporting
-from benchmarks.multihop import GIVEN, LEARNED, QUICK, Row, aggregated, run_seed, support_judge
+from benchmarks.multihop import GIVEN, LEARNED, QUICK, Row, aggregated, run_main, support_judge
 from benchmarks.recipe import PAIRS, shares, trained_on
 from synthetic.chains import SEEDS
 from synthetic.verifier_recipe import mixture, real_pairs
@@ -50,10 +50,11 @@ def main(arguments: list[str] | None = None) -> None:
     seeds, pairs = (given.seeds[:1], given.pairs // 10) if given.quick else (given.seeds, given.pairs)
     every = QUICK if given.quick else 1
     rows: list[Row] = []
+    supports = support_judge()
     with tempfile.TemporaryDirectory() as folder:
         for name, judge in milestones(given.data, Path(folder), pairs=pairs):
             for seed in seeds:
-                found, _, _ = run_seed(seed, judge, support_judge(), every=every)
+                found = run_main(seed, judge, supports, every=every).rows
                 rows += [
                     {**row, "set": "milestone", "method": f"{name}, {row['method']}"}
                     for row in found

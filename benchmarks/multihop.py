@@ -145,28 +145,47 @@ def places_of_errors(judged: Judged, marked: NDArray[np.bool_]) -> dict[str, int
     return count
 
 
+@dataclass(frozen=True)
+class MainSet:
+    """The main set of one seed: its rows, the fold of each case, and each method's threshold by fold."""
+
+    judged: Judged
+    rows: list[Row]
+    fold: NDArray[np.int64]
+    thresholds: dict[str, dict[int, float]]
+
+
+def run_main(seed: int, judge: Judge, supports: SupportJudge | None, *, every: int = 1) -> MainSet:
+    """Judge the main set of one seed by every method."""
+    judged = judge_batch(study.lay_out(cases(seed)[::every]), judge, supports)
+    batch = judged.batch
+    fold = study.folds(batch, count=FOLDS, rng=np.random.default_rng(seed))
+    chosen = {name: study.decide(score, batch.invalid, fold)[1] for name, score in judged.score.items()}
+    chosen[SINGLE_HOP] = chosen[GIVEN]
+    rows = []
+    for method, score in judged.score.items():
+        marked = score >= np.array([chosen[method][int(k)] for k in fold])
+        row: Row = {"set": "main", "method": method, "seed": seed, **cells(batch, marked)}
+        if method == GIVEN:
+            row["first_error"] = places_of_errors(judged, marked)
+        rows.append(row)
+    return MainSet(judged, rows, fold, chosen)
+
+
 def run_seed(
     seed: int, judge: Judge, supports: SupportJudge | None, *, every: int = 1
 ) -> tuple[list[Row], list[Row], list[Row]]:
     """Return the rows of the main set, of the harder set and of the edge thresholds for one seed."""
-    main = judge_batch(study.lay_out(cases(seed)[::every]), judge, supports)
+    main = run_main(seed, judge, supports, every=every)
     hard = judge_batch(study.lay_out(harder(seed)[::every]), judge, supports)
-    fold = study.folds(main.batch, count=FOLDS, rng=np.random.default_rng(seed))
-    domain_fold = {case.domain: int(k) for case, k in zip(main.batch.cases, fold, strict=True)}
-    rows, hard_rows, sweep = [], [], []
-    decided = {name: study.decide(score, main.batch.invalid, fold) for name, score in main.score.items()}
-    for method, score in main.score.items():
-        _, thresholds = decided[GIVEN if method == SINGLE_HOP else method]
-        marked = score >= np.array([thresholds[int(k)] for k in fold])
-        row: Row = {"set": "main", "method": method, "seed": seed, **cells(main.batch, marked)}
-        if method == GIVEN:
-            row["first_error"] = places_of_errors(main, marked)
-        rows.append(row)
+    domain_fold = {case.domain: int(k) for case, k in zip(main.judged.batch.cases, main.fold, strict=True)}
+    hard_rows, sweep = [], []
+    for method, thresholds in main.thresholds.items():
         limit = np.array([thresholds[domain_fold.get(case.domain, 0)] for case in hard.batch.cases])
         hard_rows.append(_hard_row(hard.batch, hard.score[method] >= limit, method=method, seed=seed))
     if supports is not None:
-        sweep = [_sweep_row(main, fold, threshold=level, seed=seed) for level in EDGE_THRESHOLDS]
-    return rows, hard_rows, sweep
+        sweep = [_sweep_row(main.judged, main.fold, threshold=level, seed=seed) for level in EDGE_THRESHOLDS]
+    return main.rows, hard_rows, sweep
 
 
 def _hard_row(batch: Batch, marked: NDArray[np.bool_], *, method: str, seed: int) -> Row:

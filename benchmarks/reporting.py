@@ -99,12 +99,17 @@ def table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
     Console(width=None if os.isatty(1) else 160).print(shown)
 
 
-def paired_interval(difference: NDArray[np.float64], *, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the mean of paired differences ``(n,)``."""
+def paired(old: NDArray[np.bool_], new: NDArray[np.bool_]) -> dict[str, float]:
+    """Return how much more is right in ``new`` than in ``old`` ``(n,)``, with a 95% bootstrap interval.
+
+    The difference is paired by item; the resamples are the same in every run.
+    """
+    rng = np.random.default_rng(0)
+    difference = new.astype(np.float64) - old
     count = len(difference)
     means = [difference[rng.integers(0, count, count)].mean() for _ in range(RESAMPLES)]
     low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
+    return {"difference": float(difference.mean()), "low": float(low), "high": float(high)}
 
 
 def _command(benchmark: str) -> str:

@@ -108,20 +108,21 @@ def rows(groups: Sequence[Group], rng: random.Random) -> Iterator[Row]:
             yield _row(group.texts[reason], group.texts[conclusion], group, label=1)
         for reason, conclusion in rng.sample(false, min(len(false), PROPOSED * len(true))):
             yield _row(group.texts[reason], group.texts[conclusion], group, label=0)
+        words = [set(text.lower().split()) for text in group.texts]
         for reason, conclusion in true:
-            for stead in _parallel(group, reason, conclusion)[:PARALLEL]:
+            for stead in _parallel(group, words, (reason, conclusion))[:PARALLEL]:
                 yield _row(group.texts[stead], group.texts[conclusion], group, label=0)
             other = rng.choice(learned)
             if other is not group and rng.random() < UNRELATED:
                 yield _row(group.texts[reason], rng.choice(other.texts), group, label=0)
 
 
-def _parallel(group: Group, reason: int, conclusion: int) -> list[int]:
+def _parallel(group: Group, words: Sequence[set[str]], true: Places) -> list[int]:
     """Return the earlier texts that are no reason for a conclusion and share words with one, likest first.
 
     "Tram two is in the shed" beside "Tram nine is in the shed": the likeliest mistake.
     """
-    words = [set(text.lower().split()) for text in group.texts]
+    reason, conclusion = true
     alike = {
         k: len(words[k] & words[reason]) / len(words[k] | words[reason])
         for k in range(conclusion)

@@ -6,9 +6,8 @@
 ``validity-graph train FOLDER/pairs.jsonl --validation FOLDER/validation.jsonl --base FOLDER/base -o WEIGHTS``
 trains the cheap head, and with ``FOLDER/pairs_second.jsonl --base FOLDER/second_base --second`` the other.
 ``DIR`` holds the real sets as ``*.jsonl.gz``; ``--trees DIR`` holds EntailmentBank, without which reasons
-come from chains alone. Real inference sets assume one scene at one time, so
-they train heads of their own; those whose pairs differ in one fact also train the overturn head, at a lower
-weight.
+come from chains alone. Real inference sets assume one scene at one time, so they train heads of their own;
+those whose pairs differ in one fact also train the overturn head, at a lower weight.
 """
 
 from __future__ import annotations

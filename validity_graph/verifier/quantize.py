@@ -2,12 +2,11 @@
 
 Every product with a constant weight becomes an integer product: int8 weights with one scale per output
 channel, activations in 8 bits with a range taken while running; the heads' small layers round their weights
-alone.  One range per input is the fast way; the
-projections that contract (more inputs than outputs: the second half of each feed-forward block) read
-activations with rare large values, so they take one range per token.  A 4-bit model stores each weight in
-blocks of ``BLOCK`` inputs with a scale each and unpacks it to int8 once, by constant folding, when a session
-opens: 4 bits on disk, the speed of int8.  Embedding tables get a scale per row (int8) or per block (4 bits).
-Works on ONNX files; knows nothing of training.
+alone.  One range per input is the fast way; the projections that contract (more inputs than outputs: the
+second half of each feed-forward block) read activations with rare large values, so they take one range per
+token.  A 4-bit model stores each weight in blocks of ``BLOCK`` inputs with a scale each and unpacks it to
+int8 once, by constant folding, when a session opens: 4 bits on disk, the speed of int8.  Embedding tables get
+a scale per row (int8) or per block (4 bits).  Works on ONNX files; knows nothing of training.
 """
 
 from __future__ import annotations
