@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import runpy
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,59 +10,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import mean_field
+from torch_graphs import batches, chain, gradient_of, order_of, topology_of
 
 from validity_graph import kernels
 from validity_graph.errors import InputError
 from validity_graph.kernels import on_numpy, on_torch, torch_arrays, torch_runs
-from validity_graph.kernels.message_passing import NoisyOr, NoisyOrAggregation
 from validity_graph.kernels.torch_plan import Plan
 from validity_graph.testing import dependency_graphs
 from validity_graph.topology import build_topology
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-#: 0 and 1, where dividing by a factor fails, and points between.
-CORNERS = st.sampled_from([0.0, 1.0, 0.25, 0.7])
 #: Around cycles the derivative stays finite.
 UNSURE = st.sampled_from([0.0, 0.1, 0.2])
 STEP = 1e-4
-
-
-@st.composite
-def batches(draw, graphs, values=CORNERS):
-    """A graph with evidence vectors (B, n) and weights (m,) from ``values``, and a cotangent (B, n)."""
-    graph = draw(graphs)
-    count = draw(st.integers(1, 3))
-
-    def vector(size):
-        return draw(st.lists(values, min_size=size, max_size=size))
-
-    direct = np.array([vector(graph.node_count) for _ in range(count)])
-    cotangent = np.random.default_rng(draw(st.integers(0, 999))).normal(size=direct.shape)
-    return graph, direct, np.array(vector(graph.source.size)), cotangent
-
-
-def topology_of(graph, weight, dtype=np.float64):
-    return build_topology(
-        graph.node_count,
-        source=graph.source,
-        target=graph.target,
-        weight=weight,
-        supports=graph.supports,
-        justification=graph.justification,
-        premise=graph.premise,
-        dtype=dtype,
-    )
-
-
-def order_of(topology, graph):
-    order = on_torch.edge_order(
-        topology,
-        source=graph.source,
-        target=graph.target,
-        supports=graph.supports,
-        justification=graph.justification,
-    )
-    return torch.as_tensor(order)
 
 
 def oracle_edges(graph, weight):
@@ -79,14 +37,6 @@ def oracle_edges(graph, weight):
             strict=True,
         )
     )
-
-
-def gradient_of(function, direct, weight, cotangent):
-    """Gradients of ``sum(cotangent * function)`` by torch, as numpy."""
-    direct = torch.tensor(direct, requires_grad=True)
-    weight = torch.tensor(weight, requires_grad=True)
-    total = (function(direct, weight) * torch.as_tensor(cotangent)).sum()
-    return [part.numpy() for part in torch.autograd.grad(total, [direct, weight])]
 
 
 def central_differences(function, point, cotangent):
@@ -184,18 +134,6 @@ def test_any_number_of_leading_axes():
     assert found[1, 2].tolist() == [1.0, 0.5, 0.25]
     assert found.sum() == 1.75
     assert on_torch.noisy_or(topology, direct[1, 2]).tolist() == [1.0, 0.5, 0.25]
-
-
-def chain(size, weight):
-    return build_topology(
-        size,
-        source=np.arange(size - 1),
-        target=np.arange(1, size),
-        weight=np.full(size - 1, weight),
-        supports=np.zeros(size - 1, dtype=bool),
-        justification=np.full(size - 1, -1),
-        dtype=np.float64,
-    )
 
 
 def star(size, weight, *, supports):
@@ -366,79 +304,6 @@ def test_a_wide_star_keeps_its_gradient(supports):
     hub.backward()
     assert hub.item() == (1.0 if supports else 0.0)
     np.testing.assert_allclose(direct.grad[:size].numpy(), 1.0)
-
-
-# --- torch_geometric ---------------------------------------------------------------------------------
-
-
-@given(batch=batches(dependency_graphs()))
-@settings(max_examples=40, deadline=None)
-def test_the_layer_equals_the_kernel_on_acyclic_graphs(batch):
-    graph, direct, weight, cotangent = batch
-    topology = topology_of(graph, weight)
-    order = order_of(topology, graph)
-    layer = NoisyOr(rounds=graph.node_count)
-    edge_index = torch.as_tensor(np.stack([graph.source, graph.target]).astype(np.int64))
-
-    def by_layer(direct, weight):
-        return layer(
-            direct.T,
-            edge_index,
-            weight,
-            supports=torch.as_tensor(graph.supports),
-            justification=torch.as_tensor(graph.justification),
-            premise=torch.as_tensor(graph.premise),
-        ).T
-
-    def by_kernel(direct, weight):
-        return on_torch.noisy_or(topology, direct, weight=weight[order])
-
-    found = by_layer(torch.tensor(direct), torch.tensor(weight))
-    expected = by_kernel(torch.tensor(direct), torch.tensor(weight))
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-12)
-    for one, other in zip(
-        gradient_of(by_layer, direct, weight, cotangent),
-        gradient_of(by_kernel, direct, weight, cotangent),
-        strict=True,
-    ):
-        np.testing.assert_allclose(one, other, atol=1e-12)
-
-
-def test_one_round_carries_one_edge_far():
-    edge_index = torch.tensor([[0, 1], [1, 2]])
-    direct = torch.tensor([1.0, 0.0, 0.0])
-    weight = torch.tensor([0.5, 0.5])
-    assert NoisyOr()(direct, edge_index, weight).tolist() == [1.0, 0.5, 0.0]
-    assert NoisyOr(rounds=2)(direct, edge_index, weight).tolist() == [1.0, 0.5, 0.25]
-    with pytest.raises(InputError, match="rounds=0"):
-        NoisyOr(rounds=0)
-
-
-@given(
-    values=st.lists(st.tuples(CORNERS, st.integers(0, 3)), min_size=1, max_size=12),
-    dim=st.sampled_from([0, 1, -1]),
-)
-@settings(max_examples=40, deadline=None)
-def test_aggregation_by_index_and_by_pointer(values, dim):
-    x = torch.tensor([[value, 1 - value] for value, _ in values], dtype=torch.float64)
-    index = torch.tensor([group for _, group in values])
-    expected = torch.tensor(
-        [[1 - np.prod([1 - row[k].item() for row, g in zip(x, index, strict=True) if g == group])
-          for k in range(2)] for group in range(4)],
-        dtype=torch.float64,
-    )  # fmt: skip
-    shaped = x if dim == 0 else x.T
-    found = NoisyOrAggregation()(shaped, index, dim_size=4, dim=dim)
-    torch.testing.assert_close(found if dim == 0 else found.T, expected)
-    order = torch.argsort(index, stable=True)
-    pointer = torch.cat([torch.zeros(1, dtype=torch.int64), torch.bincount(index, minlength=4).cumsum(0)])
-    torch.testing.assert_close(NoisyOrAggregation()(x[order], ptr=pointer, dim=0), expected)
-
-
-def test_the_example_recovers_its_weights():
-    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "learn_edge_weights.py"))
-    error = (example["learn"]() - example["true_weight"]).abs().max().item()
-    assert error < 0.05
 
 
 # --- bad input ---------------------------------------------------------------------------------------
