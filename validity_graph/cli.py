@@ -289,10 +289,16 @@ def train(
     ],
     base: Annotated[str, typer.Option(help="Folder or hub name of the encoder to start from.")] = "",
     second: Annotated[
-        bool,
+        str,
         typer.Option(
-            "--second", help="Put the head beside the one in the folder, to be asked where it is unsure."
+            metavar="NAME", help="Put the head beside the one in the folder, to be asked where it is unsure."
         ),
+    ] = "",
+    reads: Annotated[
+        str, typer.Option(help="Kinds of text that a second head is asked about: english,other_latin,cjk.")
+    ] = "",
+    compact: Annotated[
+        bool, typer.Option("--compact", help="4-bit embeddings: a quarter smaller, slower to train.")
     ] = False,
     start: Annotated[
         str, typer.Option(help="Weights folder to go on from; 'packaged' is the one that ships.")
@@ -307,15 +313,22 @@ def train(
 ) -> None:
     """Train a verifier head on labelled pairs."""
     from validity_graph.verifier import train as training
-    from validity_graph.verifier.export import SECOND_FOLDER
+    from validity_graph.verifier.batching import Settings
+    from validity_graph.verifier.export import SECOND_READS
     from validity_graph.verifier.scoring import PACKAGED
 
-    begin: str | Path | None = start or None
-    if start == "packaged":
-        begin = PACKAGED / SECOND_FOLDER if second else PACKAGED
-    chosen: dict[str, Any] = {"output": output, "seed": seed, "validation_path": validation, "start": begin}
+    if (reads and not second) or (compact and second):
+        raise InputError("--reads is for a second head (--second NAME), --compact for the cheap one")
+    begin: str | Path | None = PACKAGED / second if start == "packaged" else start or None
+    if start == "packaged" and not (PACKAGED / second).is_dir():
+        raise InputError(f'the packaged weights have no second head "{second}"; see their manifest.json')
+    chosen: dict[str, Any] = {
+        "output": output, "seed": seed, "validation_path": validation, "start": begin,
+        "settings": Settings(compact=compact),
+    }  # fmt: skip
     if second:
-        training.train_second(pairs, base=base or training.base_folder(), **chosen)
+        kinds = reads.split(",") if reads else SECOND_READS
+        training.train_second(pairs, base=base or training.base_folder(), name=second, reads=kinds, **chosen)
     else:
         training.train(pairs, base=base or None, **chosen)
 

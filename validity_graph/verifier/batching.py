@@ -33,7 +33,8 @@ class Settings:
 
     Pairs are cut at ``max_length`` tokens in training; ``read_length`` is the window of the shipped head.
     Embeddings and the first ``frozen_layers`` layers of the encoder stay as they are where that is over 0.
-    With ``int4`` the encoder learns with 4-bit weights (``quantization_aware``), as a second head ships them.
+    With ``int4`` the encoder learns with 4-bit weights (``quantization_aware``), as a second head ships them;
+    with ``compact`` only the embeddings do, as the cheap head ships them.
     """
 
     seed: int = 7
@@ -55,6 +56,7 @@ class Settings:
     dropout: float = 0.0
     frozen_layers: int = 0
     int4: bool = False
+    compact: bool = False
     rendering: str = "short"
 
 

@@ -1,8 +1,9 @@
 """From a trained pair network to the files that ship: quantised ONNX, tokenizer, manifest.
 
-The cheap head's weights become int8, the second head's 4 bits; activations are quantised while running.  The
-exported model is then asked about validation pairs and calibrated as it is, since quantisation moves single
-logits; the second head is calibrated together with the cheap one.
+The cheap head's weights become int8, with 4-bit embeddings where it is to be compact, a second head's 4 bits;
+activations are quantised while running.  The exported model is then asked about validation pairs and
+calibrated as it is, since quantisation moves single logits; a second head is calibrated together with the
+cheap one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,13 @@ try:
     from torch import nn
 
     from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork
-    from validity_graph.verifier.quantize import quantize_int4, quantize_int8
+    from validity_graph.verifier.quantize import quantize_compact, quantize_int4, quantize_int8
 except ImportError:
     raise MissingExtraError("exporting weights", needs="torch and onnx", extra="train") from None
 
 MODEL = "pair_head_int8.onnx"
 SECOND_MODEL = "pair_head_int4.onnx"
-SECOND_FOLDER = "second"
-#: Kinds of text that the second head is trained on.
+#: Kinds of text that a second head reads where nothing else is said.
 SECOND_READS = ("cjk", "english", "other_latin")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -67,18 +67,30 @@ class _Exported(nn.Module):
 
 def export_int8(network: PairNetwork, path: str | Path, *, outputs: Sequence[str] = EXPORTED) -> None:
     """Write ``network`` as int8 ONNX with inputs ``INPUTS`` ``(batch, length)`` and output ``logits``."""
-    with tempfile.TemporaryDirectory() as folder:
-        whole = Path(folder) / "float.onnx"
-        export_float(network, whole, outputs=outputs)
-        quantize_int8(whole, path)
+    _export(network, path, outputs=outputs, quantize=quantize_int8)
+
+
+def export_compact(network: PairNetwork, path: str | Path, *, outputs: Sequence[str] = EXPORTED) -> None:
+    """Write ``network`` as int8 ONNX with 4-bit embeddings, otherwise as ``export_int8``."""
+    _export(network, path, outputs=outputs, quantize=quantize_compact)
 
 
 def export_int4(network: PairNetwork, path: str | Path, *, outputs: Sequence[str] = EXPORTED) -> None:
     """Write ``network`` as 4-bit ONNX, otherwise as ``export_int8``."""
+    _export(network, path, outputs=outputs, quantize=quantize_int4)
+
+
+def _export(
+    network: PairNetwork,
+    path: str | Path,
+    *,
+    outputs: Sequence[str],
+    quantize: Callable[[Path, str | Path], None],
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "float.onnx"
         export_float(network, whole, outputs=outputs)
-        quantize_int4(whole, path)
+        quantize(whole, path)
 
 
 def export_float(network: PairNetwork, path: str | Path, *, outputs: Sequence[str] = EXPORTED) -> None:
@@ -108,16 +120,18 @@ def write_weights(
     max_length: int,
     about: Mapping[str, Any],
     outputs: Sequence[str] = EXPORTED,
+    export: Callable[..., None] = export_int8,
     threads: int = 2,
 ) -> dict[str, Any]:
     """Export, calibrate on ``validation`` and write a weights folder; returns its manifest.
 
     ``tokenizer`` is the folder of the base's ``tokenizer.json``; ``about`` (data, seed, settings, ...) is
-    copied into the manifest; ``outputs`` are the logits to export.
+    copied into the manifest; ``outputs`` are the logits to export; ``export`` is ``export_int8`` or
+    ``export_compact``.
     """
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    export_int8(network, folder / MODEL, outputs=outputs)
+    export(network, folder / MODEL, outputs=outputs)
     shutil.copyfile(Path(tokenizer) / "tokenizer.json", folder / "tokenizer.json")
     manifest: dict[str, Any] = {
         "model": MODEL, "outputs": list(outputs), "rendering": form, "max_length": max_length, **about,
@@ -134,34 +148,39 @@ def write_second(
     network: PairNetwork,
     output: str | Path,
     *,
+    name: str,
     tokenizer: str | Path,
     validation: Sequence[Pair],
     form: str,
     max_length: int,
     about: Mapping[str, Any],
+    reads: Collection[str] = SECOND_READS,
     outputs: Sequence[str] = EXPORTED,
     threads: int = 2,
 ) -> dict[str, Any]:
-    """Put ``network`` beside the cheap head of the weights folder ``output``, as its second head.
+    """Put ``network`` beside the cheap head of the weights folder ``output``, as the second head ``name``.
 
-    Calibrates both together on the ``validation`` pairs that the second can read; the other arguments are
-    those of ``write_weights``. Returns the second head's manifest.
+    It will be asked about the kinds of text in ``reads`` (``calibrator.kind_of_text``); where several second
+    heads read a pair, the one that was put there first is asked.  Calibrates it together with the cheap head
+    on the ``validation`` pairs of those kinds; the other arguments are those of ``write_weights``.  Returns
+    the second head's manifest.
     """
-    beside = Path(output) / SECOND_FOLDER
+    beside = Path(output) / name
     beside.mkdir(parents=True, exist_ok=True)
     export_int4(network, beside / SECOND_MODEL, outputs=outputs)
     shutil.copyfile(Path(tokenizer) / "tokenizer.json", beside / "tokenizer.json")
     manifest: dict[str, Any] = {
         "model": SECOND_MODEL, "outputs": list(outputs), "rendering": form, "max_length": max_length,
-        "reads": list(SECOND_READS), **about,
+        "reads": sorted(reads), **about,
     }  # fmt: skip
     _write(beside, manifest)
-    read = [pair for pair in validation if kind_of_text(f"{pair.source} {pair.target}") in SECOND_READS]
+    read = [pair for pair in validation if kind_of_text(f"{pair.source} {pair.target}") in reads]
     cheap, second = (OnnxHead.load(folder, threads=threads) for folder in (output, beside))
     calibrator, metrics = calibrate_jointly(cheap, second, read)
     manifest |= {"calibration": calibrator.to_json(), "metrics": metrics}
     found = _sealed(beside, manifest)
-    _write(Path(output), read_manifest(output) | {"second": SECOND_FOLDER})
+    whole = read_manifest(output)
+    _write(Path(output), whole | {"second": list(dict.fromkeys([*whole.get("second", []), name]))})
     return found
 
 

@@ -59,10 +59,15 @@ class _Int4(nn.Module):
         return fake_int4(weight)
 
 
-def begin_int4(network: PairNetwork) -> None:
-    """Let the encoder compute with 4-bit weights from now on; frozen ones are rounded for good."""
+def begin_int4(
+    network: PairNetwork, *, kinds: tuple[type[nn.Module], ...] = (nn.Linear, nn.Embedding)
+) -> None:
+    """Let the encoder's layers of these ``kinds`` compute with 4-bit weights from now on.
+
+    Frozen ones are rounded for good.
+    """
     for module in network.encoder.modules():
-        if not isinstance(module, nn.Linear | nn.Embedding):
+        if not (isinstance(module, nn.Linear | nn.Embedding) and isinstance(module, kinds)):
             continue
         if module.weight.requires_grad:
             parametrize.register_parametrization(module, "weight", _Int4())

@@ -6,7 +6,8 @@ alone.  One range per input is the fast way; the projections that contract (more
 second half of each feed-forward block) read activations with rare large values, so they take one range per
 token.  A 4-bit model stores each weight in blocks of ``BLOCK`` inputs with a scale each and unpacks it to
 int8 once, by constant folding, when a session opens: 4 bits on disk, the speed of int8.  Embedding tables get
-a scale per row (int8) or per block (4 bits).  Works on ONNX files; knows nothing of training.
+a scale per row (int8) or per block (4 bits); a compact model has 4-bit tables under int8 products.  Works on
+ONNX files; knows nothing of training.
 """
 
 from __future__ import annotations
@@ -59,8 +60,21 @@ def quantize_int8(source: str | Path, output: str | Path) -> None:
     onnx.save(model, str(output))
 
 
+def quantize_compact(source: str | Path, output: str | Path) -> None:
+    """Write the float ONNX file ``source`` with int8 weights and 4-bit embeddings to ``output``."""
+    model = _with_int4_tables(source)
+    quantize_products(model, pack=False)
+    onnx.save(model, str(output))
+
+
 def quantize_int4(source: str | Path, output: str | Path) -> None:
     """Write the float ONNX file ``source`` with 4-bit weights and embeddings to ``output``."""
+    model = _with_int4_tables(source)
+    quantize_products(model, pack=True)
+    onnx.save(model, str(output))
+
+
+def _with_int4_tables(source: str | Path) -> onnx.ModelProto:
     blocks = DefaultWeightOnlyQuantConfig(
         block_size=BLOCK,
         is_symmetric=True,
@@ -72,9 +86,10 @@ def quantize_int4(source: str | Path, output: str | Path) -> None:
     with _quiet(), np.errstate(divide="ignore", invalid="ignore"):
         quantizer = MatMulNBitsQuantizer(onnx.load(str(source)), algo_config=blocks)
         quantizer.process()
-    model = quantizer.model.model
-    quantize_products(model, pack=True)
-    onnx.save(model, str(output))
+    model: onnx.ModelProto = quantizer.model.model
+    # Earlier versions of the standard operators do not know 4-bit numbers.
+    _at_least(model, INT4_OPSET)
+    return model
 
 
 def quantize_products(model: onnx.ModelProto, *, pack: bool) -> None:
@@ -95,8 +110,6 @@ def quantize_products(model: onnx.ModelProto, *, pack: bool) -> None:
             nodes += _packed(graph, name, weight) if pack and not head else _whole(graph, name, weight)
         contracts = weight.shape[0] > weight.shape[1]
         nodes += _head(node) if head else _product(node, ranges=ranges, by_row=contracts)
-    if pack:
-        _at_least(model, INT4_OPSET)
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in _CONSTANTS.items())
     del graph.node[:]
     graph.node.extend(nodes)

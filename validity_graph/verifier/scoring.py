@@ -1,7 +1,7 @@
 """The verifier that the graph calls: texts in, calibrated evidence and gate scores out.
 
-Joins a head, a calibrator, the gate of [V3] section 5 and a second head behind a router: the packaged one,
-which reads all of the evidence anew, or a slot head of the caller's.  Knows texts and arrays only, not the
+Joins a head, a calibrator, the gate of [V3] section 5 and second heads behind a router: the packaged ones,
+which read all of the evidence anew, or a slot head of the caller's.  Knows texts and arrays only, not the
 graph.  Needs onnxruntime and tokenizers, never torch.
 """
 
@@ -29,7 +29,7 @@ from validity_graph.verifier.gate import DualEvidenceGate
 from validity_graph.verifier.heads import OnnxHead, Slot, WindowLogits, read_manifest
 from validity_graph.verifier.pairs import OPERATIONS
 from validity_graph.verifier.router import Route, Router, RoutingReport, report
-from validity_graph.verifier.second import SecondHead
+from validity_graph.verifier.second import SecondHead, reader
 
 #: Folder of the weights that the package ships.
 PACKAGED = Path(__file__).parent / "weights"
@@ -87,15 +87,15 @@ class Reading:
 class Verifier:
     """Scores (source, target) pairs; ``load`` gives the one that the package ships.
 
-    ``packaged`` is the second head that the weights carry; ``second``, a slot head of the caller's, takes
-    its place.  Without a router the second head is asked about every pair.
+    ``packaged`` are the second heads that the weights carry, each for its kinds of text; ``second``, a slot
+    head of the caller's, takes their place.  Without a router a second head is asked about every pair.
     """
 
     head: OnnxHead
     calibrator: Calibrator
     gate: DualEvidenceGate = field(default_factory=DualEvidenceGate)
     second: Slot | None = None
-    packaged: SecondHead | None = None
+    packaged: tuple[SecondHead, ...] = ()
     router: Router | None = field(default_factory=Router)
 
     @classmethod
@@ -116,12 +116,13 @@ class Verifier:
         folder = PACKAGED if path is None else Path(path)
         manifest = read_manifest(folder)
         known = manifest.get("calibration")
-        beside = manifest.get("second")
         return cls(
             head=OnnxHead.load(folder, threads=threads),
             calibrator=Calibrator.from_json(known) if known else Calibrator.identity(EVIDENCE),
             second=second,
-            packaged=SecondHead.find(folder / beside, threads=threads) if beside else None,
+            packaged=tuple(
+                SecondHead.find(folder / name, threads=threads) for name in manifest.get("second", [])
+            ),
             router=router or Router(),
         )
 
@@ -131,7 +132,7 @@ class Verifier:
 
     def asking_never(self) -> Verifier:
         """Return this verifier with the cheap head alone."""
-        return replace(self, second=None, packaged=None)
+        return replace(self, second=None, packaged=())
 
     def score(
         self,
@@ -201,11 +202,9 @@ class Verifier:
         self, reading: Reading, sources: Sequence[str], targets: Sequence[str], *, influence: ArrayLike | None
     ) -> list[Route]:
         """One route per pair; none where there is no second head."""
-        if self.second is None and self.packaged is None:
+        if self.second is None and not self.packaged:
             return []
-        readable = None
-        if self.second is None and self.packaged is not None:
-            readable = self.packaged.readable(sources, targets)
+        readable = None if self.second is not None else reader(self.packaged, sources, targets) >= 0
         if self.router is None:
             every = np.ones(len(sources), dtype=np.bool_) if readable is None else readable
             return [Route.ASK if known else Route.UNREADABLE for known in every]
@@ -236,15 +235,23 @@ class Verifier:
         targets: Sequence[str],
         domains: Sequence[str] | None,
     ) -> Reading:
-        """Take event and operation from the packaged second head, and both slots by the joint calibration."""
-        assert self.packaged is not None
-        found = self.packaged.read(sources, targets, cheap_slot=reading.raw_slot[asked], domains=domains)
+        """Take event and operation from the packaged second heads, both slots by the joint calibration."""
         parts = ("slot_mini", "slot_nli", "event", "operation", "confirms")
         changed = {name: getattr(reading, name).copy() for name in parts}
-        for name, column in zip(parts, found.probability.T, strict=True):
-            changed[name][asked] = column
         kinds = reading.kinds.copy()
-        kinds[asked] = found.kinds
+        given = reader(self.packaged, sources, targets)
+        for k, head in enumerate(self.packaged):
+            own = np.flatnonzero(given == k)
+            if not len(own):
+                continue
+            at = own.tolist()
+            found = head.read(
+                [sources[i] for i in at], [targets[i] for i in at], cheap_slot=reading.raw_slot[asked[own]],
+                domains=None if domains is None else [domains[i] for i in at],
+            )  # fmt: skip
+            for name, column in zip(parts, found.probability.T, strict=True):
+                changed[name][asked[own]] = column
+            kinds[asked[own]] = found.kinds
         return replace(reading, kinds=kinds, **changed)
 
 

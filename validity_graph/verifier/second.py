@@ -1,8 +1,9 @@
-"""The second head that the package ships: a larger pair network, opened when the first pair is routed to it.
+"""Second heads that the weights carry: larger pair networks, opened when the first pair is routed to them.
 
-It reads slot, event and operation itself; with the cheap head's slot they make [V3] Eq. 1 and 3.  The joint
-calibration fits both slots and the operation so that the product is calibrated: the cheap head's slot, read
-alone, is too unsure to be multiplied in as it stands.
+Each is asked about the kinds of text that it was trained for.  It reads slot, event and operation itself;
+with the cheap head's slot they make [V3] Eq. 1 and 3.  The joint calibration fits both slots and the
+operation so that the product is calibrated: the cheap head's slot, read alone, is too unsure to be
+multiplied in as it stands.
 """
 
 from __future__ import annotations
@@ -93,6 +94,14 @@ class SecondHead:
             self.calibrator.apply(joined, buckets),
             operation_logits(raw.logits[best], outputs=self.head.outputs),
         )
+
+
+def reader(heads: Sequence[SecondHead], sources: Sequence[str], targets: Sequence[str]) -> NDArray[np.int64]:
+    """Index ``(n,)`` of the first of ``heads`` that reads each pair, -1 where none does."""
+    found = np.full(len(sources), -1, dtype=np.int64)
+    for k in reversed(range(len(heads))):
+        found[heads[k].readable(sources, targets)] = k
+    return found
 
 
 @lru_cache(maxsize=4)

@@ -12,6 +12,7 @@ import importlib.util
 import logging
 import math
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,14 @@ try:
     import torch
 
     from validity_graph.verifier.batching import Encoded, Settings, batches, collate, encode
-    from validity_graph.verifier.export import SECOND_FOLDER, sha256, write_second, write_weights
+    from validity_graph.verifier.export import (
+        SECOND_READS,
+        export_compact,
+        export_int8,
+        sha256,
+        write_second,
+        write_weights,
+    )
     from validity_graph.verifier.network import (
         EXPORTED,
         OUTPUTS,
@@ -298,6 +306,8 @@ def fitted(
         network.load_state_dict(torch.load(start, weights_only=True))
     if settings.int4:
         begin_int4(network)
+    elif settings.compact:
+        begin_int4(network, kinds=(torch.nn.Embedding,))
     progress = fit(network, data, validation=validation, settings=settings, folder=folder)
     network.load_state_dict(torch.load(folder / "best.pt", weights_only=True))
     end_int4(network)
@@ -336,7 +346,8 @@ def train(
         pairs_path, folder=Path(output) / "run", base=base, validation_path=validation_path,
         settings=chosen, start=start,
     )  # fmt: skip
-    return write_weights(found.network, output, **_written(found, chosen))
+    export = export_compact if chosen.compact else export_int8
+    return write_weights(found.network, output, export=export, **_written(found, chosen))
 
 
 def train_second(
@@ -344,6 +355,8 @@ def train_second(
     *,
     output: str | Path,
     base: str | Path,
+    name: str = "second",
+    reads: Collection[str] = SECOND_READS,
     seed: int = 7,
     validation_path: str | Path | None = None,
     settings: Settings | None = None,
@@ -352,16 +365,18 @@ def train_second(
     """Train a second head and put it beside the cheap one in the weights folder ``output``.
 
     It learns with the 4-bit weights that it ships with, and the two are calibrated together
-    (``export.write_second``); otherwise as ``train``.  Raises ``InputError``
-    also where ``output`` holds no cheap head yet.
+    (``export.write_second``, which says what ``name`` and ``reads`` are); otherwise as ``train``.  Raises
+    ``InputError`` also where ``output`` holds no cheap head yet or ``reads`` names no kind of text.
     """
+    if unknown := sorted(set(reads) - set(SECOND_READS)):
+        raise InputError(f"no second head reads {unknown[0]!r}; the kinds are {', '.join(SECOND_READS)}")
     read_manifest(output)
     chosen = replace(settings or Settings(), seed=seed, int4=True)
     found = fitted(
-        pairs_path, folder=Path(output) / SECOND_FOLDER / "run", base=base, validation_path=validation_path,
+        pairs_path, folder=Path(output) / name / "run", base=base, validation_path=validation_path,
         settings=chosen, start=start,
     )  # fmt: skip
-    return write_second(found.network, output, **_written(found, chosen))
+    return write_second(found.network, output, name=name, reads=reads, **_written(found, chosen))
 
 
 def _written(found: Fitted, settings: Settings) -> dict[str, Any]:
