@@ -148,7 +148,7 @@ def _is_character(text: str, ideographs: set[str]) -> bool:
 
 
 def assemble(
-    wheel: Path, output: Path, *, texts: Iterable[str], count: int = 19_000, layers: int = 10
+    wheel: Path, output: Path, *, texts: Iterable[str], count: int = 17_500, layers: int = 10
 ) -> Path:
     """Write the checkpoint, with ``count`` pieces and its first ``layers`` layers, to ``output``."""
     import torch

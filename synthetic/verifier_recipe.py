@@ -77,7 +77,7 @@ SPARED = 1
 CHAINS_HELD_OUT = 3_000
 UNRELATED_HELD_OUT = 3_000
 #: Tokens of the head for English: all that its pairs use and the most frequent others.
-ENGLISH_TOKENS = 23_000
+ENGLISH_TOKENS = 21_000
 
 
 @dataclass(frozen=True)

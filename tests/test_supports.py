@@ -76,8 +76,8 @@ def test_only_what_the_words_do_not_rule_out_is_read() -> None:
 
 
 def test_a_reader_without_the_output_is_named() -> None:
-    with pytest.raises(InputError, match="second was trained without pairs labelled rests_on"):
-        reading(PACKAGED / "second")(["a"], ["b"], None)
+    with pytest.raises(InputError, match="english was trained without pairs labelled rests_on"):
+        reading(PACKAGED / "english")(["a"], ["b"], None)
 
 
 @settings(max_examples=60, deadline=None)

@@ -33,6 +33,8 @@ from validity_graph.verifier.evidence import EVIDENCE, evidence_logits, stronges
 from validity_graph.verifier.gate import DualEvidenceGate
 from validity_graph.verifier.heads import OnnxHead, read_manifest
 from validity_graph.verifier.pairs import Pair
+from validity_graph.verifier.router import Route, Router
+from validity_graph.verifier.scoring import Verifier
 from validity_graph.verifier.second import JOINT
 
 try:
@@ -49,6 +51,8 @@ MODEL = "pair_head_int8.onnx"
 SECOND_MODEL = "pair_head_int4.onnx"
 #: Kinds of text that a second head reads where nothing else is said.
 SECOND_READS = ("cjk", "english", "other_latin")
+#: Fewer pairs than this calibrate nothing: then the settled ones help.
+FEWEST_ASKED = 500
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -162,9 +166,11 @@ def write_second(
 
     It will be asked about the kinds of text in ``reads`` (``calibrator.kind_of_text``); where several second
     heads read a pair, the one that was put there first is asked.  Calibrates it together with the cheap head
-    on the ``validation`` pairs of those kinds; the other arguments are those of ``write_weights``.  Returns
-    the second head's manifest.
+    on those ``validation`` pairs that it would be asked about; the other arguments are those of
+    ``write_weights``.  Returns the second head's manifest.
     """
+    read = [pair for pair in validation if kind_of_text(f"{pair.source} {pair.target}") in reads]
+    asked = unsettled(output, read, threads=threads)
     beside = Path(output) / name
     beside.mkdir(parents=True, exist_ok=True)
     export_int4(network, beside / SECOND_MODEL, outputs=outputs)
@@ -174,14 +180,28 @@ def write_second(
         "reads": sorted(reads), **about,
     }  # fmt: skip
     _write(beside, manifest)
-    read = [pair for pair in validation if kind_of_text(f"{pair.source} {pair.target}") in reads]
     cheap, second = (OnnxHead.load(folder, threads=threads) for folder in (output, beside))
-    calibrator, metrics = calibrate_jointly(cheap, second, read)
+    calibrator, metrics = calibrate_jointly(cheap, second, asked)
     manifest |= {"calibration": calibrator.to_json(), "metrics": metrics}
     found = _sealed(beside, manifest)
     whole = read_manifest(output)
     _write(Path(output), whole | {"second": list(dict.fromkeys([*whole.get("second", []), name]))})
     return found
+
+
+def unsettled(weights: str | Path, pairs: Sequence[Pair], *, threads: int) -> list[Pair]:
+    """Those of ``pairs`` that the router would not settle at the cheap head, all where they are few.
+
+    A second head sees nothing else, and a calibration that also has to fit what the cheap head settles is
+    worse where it matters.
+    """
+    cheap = Verifier.load(weights, threads=threads).asking_never()
+    scores = cheap.score([pair.source for pair in pairs], [pair.target for pair in pairs])
+    plan = Router().plan(
+        gate=scores.gate, slot=scores.slot_mini, event=scores.event, operation=scores.operation
+    )
+    asked = [pair for pair, route in zip(pairs, plan, strict=True) if route is Route.ASK]
+    return asked if len(asked) >= FEWEST_ASKED else list(pairs)
 
 
 def _sealed(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:

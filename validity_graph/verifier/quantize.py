@@ -63,6 +63,7 @@ def quantize_int8(source: str | Path, output: str | Path) -> None:
 def quantize_compact(source: str | Path, output: str | Path) -> None:
     """Write the float ONNX file ``source`` with int8 weights and 4-bit embeddings to ``output``."""
     model = _with_int4_tables(source)
+    _at_least(model, INT4_OPSET)
     quantize_products(model, pack=False)
     onnx.save(model, str(output))
 
@@ -87,8 +88,6 @@ def _with_int4_tables(source: str | Path) -> onnx.ModelProto:
         quantizer = MatMulNBitsQuantizer(onnx.load(str(source)), algo_config=blocks)
         quantizer.process()
     model: onnx.ModelProto = quantizer.model.model
-    # Earlier versions of the standard operators do not know 4-bit numbers.
-    _at_least(model, INT4_OPSET)
     return model
 
 
@@ -110,6 +109,8 @@ def quantize_products(model: onnx.ModelProto, *, pack: bool) -> None:
             nodes += _packed(graph, name, weight) if pack and not head else _whole(graph, name, weight)
         contracts = weight.shape[0] > weight.shape[1]
         nodes += _head(node) if head else _product(node, ranges=ranges, by_row=contracts)
+    if pack:
+        _at_least(model, INT4_OPSET)
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in _CONSTANTS.items())
     del graph.node[:]
     graph.node.extend(nodes)
