@@ -39,6 +39,8 @@ LOWEST_4_BITS, HIGHEST_4_BITS = -8, 7
 INT4_OPSET = 21
 #: Embedding tables of fewer rows stay float: they are small and read everywhere.
 SMALLEST_TABLE = 100
+#: Part of the name of the table of tokens, which is most of a small network.
+WORDS = "word_embeddings"
 #: Names of the constants that every integer product shares.
 _CONSTANTS = {
     "int8_top": np.array(127, np.float32),
@@ -62,7 +64,11 @@ def quantize_int8(source: str | Path, output: str | Path) -> None:
 
 def quantize_compact(source: str | Path, output: str | Path) -> None:
     """Write the float ONNX file ``source`` with int8 weights and 4-bit embeddings to ``output``."""
-    model = _with_int4_tables(source)
+    whole = onnx.load(str(source))
+    # Reading 4-bit rows is slow enough to count, so the tables that take little room stay out of it.
+    small = [n.name for n in whole.graph.node if n.op_type == "Gather" and WORDS not in n.input[0]]
+    model = _with_int4_tables(source, but=small)
+    quantize_tables(model)
     _at_least(model, INT4_OPSET)
     quantize_products(model, pack=False)
     onnx.save(model, str(output))
@@ -75,7 +81,8 @@ def quantize_int4(source: str | Path, output: str | Path) -> None:
     onnx.save(model, str(output))
 
 
-def _with_int4_tables(source: str | Path) -> onnx.ModelProto:
+def _with_int4_tables(source: str | Path, *, but: Sequence[str] = ()) -> onnx.ModelProto:
+    """Load ``source`` with 4-bit embedding tables, except for the look-ups named in ``but``."""
     blocks = DefaultWeightOnlyQuantConfig(
         block_size=BLOCK,
         is_symmetric=True,
@@ -85,10 +92,11 @@ def _with_int4_tables(source: str | Path) -> onnx.ModelProto:
     )
     # A block of zeros has scale 0, which the quantiser handles after dividing by it.
     with _quiet(), np.errstate(divide="ignore", invalid="ignore"):
-        quantizer = MatMulNBitsQuantizer(onnx.load(str(source)), algo_config=blocks)
+        model = onnx.load(str(source))
+        quantizer = MatMulNBitsQuantizer(model, nodes_to_exclude=list(but), algo_config=blocks)
         quantizer.process()
-    model: onnx.ModelProto = quantizer.model.model
-    return model
+    found: onnx.ModelProto = quantizer.model.model
+    return found
 
 
 def quantize_products(model: onnx.ModelProto, *, pack: bool) -> None:
