@@ -24,7 +24,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from validity_graph.verifier import train as training  # noqa: E402
 from validity_graph.verifier.export import export_float, export_int4, export_int8  # noqa: E402
-from validity_graph.verifier.heads import SlotHead, open_session  # noqa: E402
+from validity_graph.verifier.heads import SlotHead, open_session, read_manifest  # noqa: E402
 from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork, load_encoder  # noqa: E402
 from validity_graph.verifier.quantization_aware import fake_int4  # noqa: E402
 from validity_graph.verifier.quantize import quantize_tables  # noqa: E402
@@ -244,6 +244,13 @@ def test_each_pair_is_read_by_the_second_head_of_its_kind_of_text(
         only = replace(verifier, packaged=(head,)).score([sources[i]], [targets[i]])
         assert only.gate[0] == scores.gate[i] and only.kind[0] == scores.kind[i]
     assert scores.routing.count[Route.UNREADABLE] == 1
+    # A head whose writing was broken off before it was calibrated is written anew.
+    cut = {k: v for k, v in read_manifest(tmp_path / "other").items() if k != "calibration"}
+    (tmp_path / "other" / "manifest.json").write_text(json.dumps(cut))
+    training.train_second(
+        pairs_file, output=tmp_path, base=checkpoint, name="other", reads=["english"], seed=8, settings=SMALL
+    )
+    assert [head.folder.name for head in Verifier.load(tmp_path).packaged] == ["english", "other"]
 
 
 def test_a_compact_head_ships_the_4_bit_embeddings_that_it_learned_with(

@@ -195,7 +195,10 @@ def unsettled(weights: str | Path, pairs: Sequence[Pair], *, threads: int) -> li
     A second head sees nothing else, and a calibration that also has to fit what the cheap head settles is
     worse where it matters.
     """
-    cheap = Verifier.load(weights, threads=threads).asking_never()
+    # Not Verifier.load: a second head whose writing was broken off must not keep it from being written anew.
+    cheap = Verifier(
+        OnnxHead.load(weights, threads=threads), Calibrator.from_json(read_manifest(weights)["calibration"])
+    )
     scores = cheap.score([pair.source for pair in pairs], [pair.target for pair in pairs])
     plan = Router().plan(
         gate=scores.gate, slot=scores.slot_mini, event=scores.event, operation=scores.operation
