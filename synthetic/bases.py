@@ -92,10 +92,16 @@ def cut_vocabulary(folder: Path, output: Path, *, texts: Iterable[str], count: i
     used = {i for encoded in load_tokenizer(folder).encode_batch(list(texts)) for i in encoded.ids}
     special = {token["content"] for token in settings["added_tokens"]}
     tokens = sorted((t for t in vocabulary if t in special or is_latin(t)), key=lambda t: vocabulary[t])
-    # Without its pieces of one letter a tokenizer of words loses every word that it does not know.
-    ranked = sorted(
-        tokens, key=lambda t: not (t in special or len(t.removeprefix("##")) == 1 or vocabulary[t] in used)
-    )
+
+    def rank(token: str) -> int:
+        if token in special:
+            return 0
+        # Without its pieces of one letter a tokenizer of words loses every word that it does not know.
+        if len(token.removeprefix("##")) == 1:
+            return 1
+        return 2 if vocabulary[token] in used else 3
+
+    ranked = sorted(tokens, key=rank)
     kept = sorted(ranked[:count], key=lambda t: vocabulary[t])
     model = AutoModel.from_pretrained(folder)
     rows = model.get_input_embeddings().weight.data[[vocabulary[token] for token in kept]]

@@ -58,20 +58,24 @@ def test_a_checkpoint_gets_the_characters_that_it_lacks(tmp_path: Path) -> None:
 def test_a_checkpoint_for_english_keeps_latin_tokens_the_used_ones_first(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs the extra train")
     transformers = pytest.importorskip("transformers", reason="needs the extra train")
-    words = ["<s>", "<unk>", "\u6211", "a", "##a", "\u0436", "work", "home", "rare", "odd", "\u20ac"]
+    words = ["<s>", "<unk>", "\u6211", "a", "##a", "\u0436", "work", "home", "rare", "odd", "\u20ac", "<mask>"]
     shape = transformers.BertConfig(
         vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8,
     )  # fmt: skip
     transformers.BertModel(shape).save_pretrained(tmp_path)
     tokenizer = Tokenizer(models.WordPiece({w: k for k, w in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.add_special_tokens(["<s>", "<unk>"])
+    tokenizer.add_special_tokens(["<s>", "<unk>", "<mask>"])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     before = transformers.AutoModel.from_pretrained(tmp_path).get_input_embeddings().weight.detach()
-    lost = bases.cut_vocabulary(tmp_path, tmp_path / "cut", texts=["work odd \u20ac"], count=8)
+    lost = bases.cut_vocabulary(tmp_path, tmp_path / "cut", texts=["work odd \u20ac"], count=9)
     found = Tokenizer.from_file(str(tmp_path / "cut" / "tokenizer.json"))
-    kept = ["<s>", "<unk>", "a", "##a", "work", "home", "odd", "\u20ac"]
+    kept = ["<s>", "<unk>", "a", "##a", "work", "home", "odd", "\u20ac", "<mask>"]
     assert lost == 3 and sorted(found.get_vocab(), key=found.get_vocab().__getitem__) == kept
     assert found.encode("odd rare aa").tokens == ["odd", "<unk>", "a", "##a"]
     after = transformers.AutoModel.from_pretrained(tmp_path / "cut").get_input_embeddings().weight.detach()
     assert torch.equal(after, before[[words.index(word) for word in kept]])
+    # Special tokens and single letters stay where the texts alone use more tokens than there is room for.
+    bases.cut_vocabulary(tmp_path, tmp_path / "short", texts=["work odd home rare"], count=7)
+    short = Tokenizer.from_file(str(tmp_path / "short" / "tokenizer.json")).get_vocab()
+    assert sorted(short, key=short.__getitem__) == ["<s>", "<unk>", "a", "##a", "work", "\u20ac", "<mask>"]

@@ -52,6 +52,18 @@ def stored(weight: Floats, *, pack: bool) -> Floats:
     return (digits * step).reshape(weight.shape[1], -1)[:, : len(weight)].T
 
 
+@pytest.mark.parametrize("pack", [False, True])
+@pytest.mark.parametrize("outputs", [8, 200])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_products_at_the_end_of_their_range_do_not_overflow(
+    tmp_path: Path, pack: bool, outputs: int, sign: float
+) -> None:
+    # 255 times 127, twice, is more than 16 bits hold: what processors without VNNI add up in.
+    weight = np.full((128, outputs), sign, dtype=np.float32)
+    found = product(tmp_path, weight, np.ones((1, 5, 128), np.float32), pack=pack)
+    assert np.allclose(found, 128 * sign, rtol=0.01)
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32 - 1), st.integers(1, 150), st.integers(1, 90), st.booleans())
 def test_a_product_errs_by_the_rounding_of_its_factors_alone(

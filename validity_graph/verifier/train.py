@@ -1,9 +1,9 @@
 """Training the pair network: what ``validity-graph train PAIRS.jsonl -o DIR`` runs.
 
 Weighted binary cross-entropy per head and weighted cross-entropy for the operation, stratified as in [V3]
-section 6.2; bf16 autocast, length-sorted batches, early stopping on held-out groups, a checkpoint every few
-minutes from which an interrupted run goes on.  Then int8 export, calibration on the exported model and a
-manifest.  Needs the extra ``train``; starts from any Hugging Face checkpoint folder and never needs a hub.
+section 6.2; length-sorted batches, early stopping on held-out groups, a checkpoint every few minutes from
+which an interrupted run goes on.  Then int8 export, calibration on the exported model and a manifest.  Needs
+the extra ``train``; starts from any Hugging Face checkpoint folder and never needs a hub.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ try:
         load_encoder,
         set_dropout,
     )
+    from validity_graph.verifier.precision import faster_in_bfloat16, mixed_precision
     from validity_graph.verifier.quantization_aware import begin_int4, end_int4
     from validity_graph.verifier.restore import restore
 except ImportError:
@@ -105,7 +106,7 @@ def predict(network: PairNetwork, data: Encoded, *, batch_size: int = 128) -> ND
     order = np.argsort(data.length, kind="stable")
     for start in range(0, len(order), batch_size):
         index = order[start : start + batch_size]
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with mixed_precision():
             logits = network(*collate(data, index))
         result[index] = logits.float().numpy()
     network.train()
@@ -209,7 +210,7 @@ def one_step(
     """One optimizer step on the rows ``index``; returns the loss."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["scale"]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with mixed_precision():
         logits = network(*collate(data, index))
     loss = loss_of(logits.float(), data, index)
     optimizer.zero_grad(set_to_none=True)
@@ -316,7 +317,7 @@ def fitted(
         "data": [{"file": path.name, "sha256": sha256(path)} for path in files],
         "pairs": len(learned), "seed": settings.seed, "settings": asdict(settings), "steps": progress.step,
         "base": checkpoint.name, "start": None if start is None else Path(start).name,
-        "history": progress.history or [],
+        "history": progress.history or [], "products": "bfloat16" if faster_in_bfloat16() else "float32",
     }  # fmt: skip
     reasons = any(pair.rests_on is not None for pair in learned)
     return Fitted(network, (*EXPORTED, RESTS_ON) if reasons else EXPORTED, words, judged, about)
