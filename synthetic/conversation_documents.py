@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from synthetic.conversation_phrases import GONE, Scene, Statement, capital, claim, fill, kinds, say, sections
 
+#: Share of the edits that are said twice in a row, in other words.
+REPEATED = 0.2
+
 
 @dataclass(frozen=True)
 class Document:
@@ -26,7 +29,7 @@ def documents(rng: random.Random) -> Scene:
     """Two documents; one field of one of them is changed, put back, added to or partly removed."""
     here = _document(rng)
     there = _sibling(rng, here) if rng.random() < 0.5 else _document(rng)
-    field, quiet = rng.sample(kinds("field"), 2)
+    field, quiet = _fields(rng)
     listed = rng.choice(kinds("list"))
     values = rng.sample(_values(field), 4)
     entries = rng.sample(_entries(listed), 4)
@@ -49,6 +52,12 @@ def documents(rng: random.Random) -> Scene:
         Statement(here.about(rng, "document_context"), {}),
     ]  # fmt: skip
     return Scene("document", sources, targets)
+
+
+def _fields(rng: random.Random) -> list[str]:
+    """Two fields; half of the time both hold numbers, which are easily taken for each other."""
+    numbers = [name for name in kinds("field") if any(letter.isdigit() for letter in _values(name)[0])]
+    return rng.sample(numbers if rng.random() < 0.5 else kinds("field"), 2)
 
 
 def _document(rng: random.Random) -> Document:
@@ -122,6 +131,8 @@ def _edited(
     rng: random.Random, document: Document, field: str, old: str, new: str, *, section: str = "field_replace"
 ) -> Statement:
     said = say(rng, section, field=field, old=old, new=new)
+    if rng.random() < REPEATED:
+        said = f"{said} {say(rng, section, field=field, old=old, new=new)}"
     claims = claim(f"{document.title}/{field}", new)
     return _statement(rng, document, "edit_context", said, claims, change=True)
 
