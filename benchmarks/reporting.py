@@ -27,6 +27,10 @@ PACKAGES = (
     "torch-geometric",
     "validity-graph",
 )
+#: Instructions that int8 and bfloat16 products are fast with, as Linux names them.
+INSTRUCTIONS = frozenset(
+    ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimddp", "i8mm")
+)
 RESAMPLES = 4000
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,8 +46,13 @@ def commit() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures were measured on."""
-    return {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform(terse=True)}
+    """Return what the figures were measured on; ``instructions`` are those that the verifier's speed hangs on."""
+    told = _processor()
+    flags = set(told.get("flags", "").split())
+    return {
+        "processor": told.get("model name", "unknown"), "cores": os.cpu_count(),
+        "system": platform.platform(terse=True), "instructions": sorted(flags & INSTRUCTIONS),
+    }  # fmt: skip
 
 
 def versions() -> dict[str, str]:
@@ -129,9 +138,11 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _processor() -> str:
+def _processor() -> dict[str, str]:
+    """What Linux says of the first processor; elsewhere its name alone."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+        return {"model name": platform.processor()}
+    split = [line.split(":", 1) for line in lines if ":" in line]
+    return {key.strip(): value.strip() for key, value in reversed(split)}

@@ -28,6 +28,19 @@ def test_each_run_says_where_it_comes_from(path):
     assert all(isinstance(value, (int, float)) for value in run["summary"].values())
 
 
+def test_a_run_says_which_instructions_its_processor_has(monkeypatch):
+    told = "processor : 0\nmodel name : Some CPU: fast\nflags : fpu avx2 avx_vnni\n\nprocessor : 1\nflags : fpu\n"
+    monkeypatch.setattr(reporting.Path, "read_text", lambda *_, **__: told)
+    found = reporting.machine()
+    assert (found["processor"], found["instructions"]) == ("Some CPU: fast", ["avx2", "avx_vnni"])
+
+    def absent(*_, **__):
+        raise OSError
+
+    monkeypatch.setattr(reporting.Path, "read_text", absent)
+    assert reporting.machine()["instructions"] == []
+
+
 def test_a_written_run_reads_back(tmp_path):
     path = tmp_path / "out" / "run.json"
     reporting.write(path, benchmark="b", rows=[{"x": 1}], summary={"y": 2.0}, seeds=[7])
