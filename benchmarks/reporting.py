@@ -46,9 +46,9 @@ def commit() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures were measured on; ``instructions`` are those that the verifier's speed hangs on."""
+    """Return what figures are measured on; ``instructions`` are those that the verifier's speed hangs on."""
     told = _processor()
-    flags = set(told.get("flags", "").split())
+    flags = set(told.get("flags", told.get("Features", "")).split())
     return {
         "processor": told.get("model name", "unknown"), "cores": os.cpu_count(),
         "system": platform.platform(terse=True), "instructions": sorted(flags & INSTRUCTIONS),
@@ -139,7 +139,7 @@ def _git(*arguments: str) -> str:
 
 
 def _processor() -> dict[str, str]:
-    """What Linux says of the first processor; elsewhere its name alone."""
+    """Return what Linux says of the first processor; elsewhere its name alone."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
