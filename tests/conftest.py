@@ -1,8 +1,10 @@
-"""What several test modules start from: a clock to move by hand, the graph of Alice at Acme, its verdicts."""
+"""What several test modules start from: a clock to move by hand, the graph of Alice at Acme, its verdicts,
+tiny checkpoints."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +35,10 @@ def acme() -> ValidityGraph:
 
 def statuses(graph: ValidityGraph) -> dict[str, str]:
     return {id: verdict.status.value for id, verdict in graph.check().items()}
+
+
+@pytest.fixture(scope="module", params=["bert", "deberta-v2"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.tiny_checkpoints import save_checkpoint  # torch is loaded where it is needed
+
+    return save_checkpoint(tmp_path_factory.mktemp(request.param), request.param)

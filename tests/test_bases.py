@@ -58,20 +58,7 @@ def test_a_checkpoint_gets_the_characters_that_it_lacks(tmp_path: Path) -> None:
 def test_a_checkpoint_for_english_keeps_latin_tokens_the_used_ones_first(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs the extra train")
     transformers = pytest.importorskip("transformers", reason="needs the extra train")
-    words = [
-        "<s>",
-        "<unk>",
-        "\u6211",
-        "a",
-        "##a",
-        "\u0436",
-        "work",
-        "home",
-        "rare",
-        "odd",
-        "\u20ac",
-        "<mask>",
-    ]
+    words = "<s> <unk> \u6211 a ##a \u0436 work home rare odd \u20ac <mask>".split()
     shape = transformers.BertConfig(
         vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8,
     )  # fmt: skip

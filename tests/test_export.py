@@ -16,17 +16,12 @@ onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.tiny_checkpoints import ARCHITECTURES, save_checkpoint, save_tokenizer  # noqa: E402
+from tests.tiny_checkpoints import save_tokenizer  # noqa: E402
 from validity_graph.verifier.export import export_float, export_int4, export_int8  # noqa: E402
 from validity_graph.verifier.heads import SlotHead, open_session  # noqa: E402
 from validity_graph.verifier.network import EXPORTED, OUTPUTS, PairNetwork, load_encoder  # noqa: E402
 from validity_graph.verifier.quantize import quantize_tables  # noqa: E402
 from validity_graph.verifier.restore import UNUSED, restore  # noqa: E402
-
-
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp(request.param), request.param)
 
 
 def stirred(checkpoint: Path, *, seed: int) -> PairNetwork:

@@ -18,7 +18,6 @@ onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.tiny_checkpoints import ARCHITECTURES, save_checkpoint  # noqa: E402
 from validity_graph.verifier import export, fitting  # noqa: E402
 from validity_graph.verifier import train as training  # noqa: E402
 from validity_graph.verifier.heads import read_manifest  # noqa: E402
@@ -27,11 +26,6 @@ from validity_graph.verifier.quantization_aware import fake_int4  # noqa: E402
 from validity_graph.verifier.restore import restore  # noqa: E402
 from validity_graph.verifier.router import Route  # noqa: E402
 from validity_graph.verifier.scoring import Verifier  # noqa: E402
-
-
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp(request.param), request.param)
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +216,7 @@ def test_a_second_head_is_calibrated_on_the_pairs_that_the_cheap_one_leaves_open
              for b in ("oslo", "rome", "acme") for c in ("oslo", "rome")]  # fmt: skip
     scores = Verifier.load(tmp_path, threads=1).score([p.source for p in pairs], [p.target for p in pairs])
     least = np.minimum(np.minimum(scores.slot_mini, scores.event), scores.operation)
-    # The thresholds that DESIGN's router documents, written out.
+    # The router's default thresholds, written out.
     open_ones = (scores.gate >= 0.1) & ~((scores.gate >= 0.95) & (least >= 0.95))
     assert 0 < open_ones.sum() < len(pairs)
     wanted = [pair for pair, left in zip(pairs, open_ones, strict=True) if left]

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 WORDS = (
     "i we you live work moved to in at left now still no longer the a cat dog oslo rome acme globex red blue"
 ).split()
-ARCHITECTURES = ["bert", "deberta-v2"]
 
 
 def config(architecture: str, size: int) -> Any:
