@@ -63,6 +63,8 @@ RANK = {
     "graph": 8,
     "layer": 8,
     "display": 9,
+    "cli_input": 9,
+    "cli_verifier": 9,
     "cli": 10,
 }
 #: ``kernels`` are arrays in and arrays out; verifier and candidates know records, not graphs.

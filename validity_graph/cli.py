@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from importlib import metadata, resources
-from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from validity_graph import display
+from validity_graph import cli_verifier, display
+from validity_graph.cli_input import existing, read_records
 from validity_graph.errors import InputError, ValidityGraphError
 from validity_graph.explain import Thresholds
-from validity_graph.formats import Record, read_jsonl, read_pairs, write_jsonl
+from validity_graph.formats import read_jsonl, write_jsonl
 from validity_graph.graph import ValidityGraph
 from validity_graph.records import Status, Verdict, parse_time
 
@@ -97,7 +95,7 @@ def check(
     if not files and db is None:
         raise InputError("nothing to check; name a file, - for stdin, or --db")
     parse_time(as_of, what="--as-of")
-    records = [record for name in files or [] for record in _read(name)]
+    records = [record for name in files or [] for record in read_records(name)]
     thresholds = Thresholds(context=min(0.3, threshold), decision=threshold)
     with ValidityGraph.open(db, thresholds=thresholds) as graph:
         graph.ingest(records, allow_missing=allow_missing)
@@ -155,7 +153,7 @@ def add(
 @app.command()
 def verify(db: Database, json_output: Json = False) -> None:
     """Ask the verifier about every pair that was not asked yet, and keep the edges it finds."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         done = _verify(graph)
     if json_output:
         _print_json(done)
@@ -173,7 +171,7 @@ def retrieve(
     json_output: Json = False,
 ) -> None:
     """Print the memories most relevant to a query, with their validity."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         found = graph.retrieve(query, k=k, mode=mode, namespace=namespace)
     if json_output:
         _print_json({"results": found})
@@ -190,7 +188,7 @@ def explain(
     json_output: Json = False,
 ) -> None:
     """Print why a memory is invalid: its strongest evidence paths, and what the verdict hinges on."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         view = graph.as_of(as_of) if as_of else graph
         found = view.explain(id, paths=paths)
         hinges = view.hinges(id, count=5)
@@ -203,7 +201,7 @@ def explain(
 @app.command()
 def blast_radius(id: Id, db: Database, json_output: Json = False) -> None:
     """Print what would fall if a memory fell, before it does."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         found = graph.blast_radius(id)
     if json_output:
         _print_json({"falls": found})
@@ -219,21 +217,21 @@ def invalidate(
     reason: Why = "",
 ) -> None:
     """Rule that a memory does not hold."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         graph.invalidate(id, probability, reason=reason)
 
 
 @app.command()
 def confirm(id: Id, db: Database, reason: Why = "") -> None:
     """Rule that a memory holds; earlier direct evidence against it is cleared."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         graph.confirm(id, reason=reason)
 
 
 @app.command()
 def forget(id: Id, db: Database, reason: Why = "") -> None:
     """Erase the text of a memory everywhere; a tombstone stays."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         graph.forget(id, reason=reason)
 
 
@@ -244,7 +242,7 @@ def history(
     json_output: Json = False,
 ) -> None:
     """Print the log of one memory, or of the whole graph."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         entries = graph.history(id)
     if json_output:
         _print_json({"entries": entries})
@@ -255,82 +253,13 @@ def history(
 @app.command()
 def export(db: Database) -> None:
     """Print every memory and edge as JSON lines, as ``check`` reads them."""
-    with _existing(db) as graph:
+    with existing(db) as graph:
         for line in write_jsonl([*graph.memories(), *graph.edges()]):
             typer.echo(line)
 
 
-@app.command()
-def score(pairs: Annotated[str, typer.Argument(metavar="PAIRS.jsonl", help="- is stdin.")]) -> None:
-    """Ask the verifier alone: a line of source and target in, a line of scores out."""
-    from validity_graph.verifier import Verifier
-
-    listed = _pairs(pairs)
-    with display.progress("scoring pairs") as progress:
-        scores = Verifier.load().score(
-            [pair["source"] for pair in listed],
-            [pair["target"] for pair in listed],
-            domains=[pair.get("domain", "") for pair in listed],
-            progress=progress,
-        )
-    for k, pair in enumerate(listed):
-        parts = {
-            part: float(getattr(scores, part)[k]) for part in ("slot_mini", "slot_nli", "event", "operation")
-        }
-        line = {"id": pair["id"], "overturn": float(scores.gate[k]), **parts}
-        typer.echo(json.dumps({name: None if value != value else value for name, value in line.items()}))
-
-
-@app.command()
-def train(
-    pairs: Annotated[Path, typer.Argument(metavar="PAIRS.jsonl", exists=True, dir_okay=False)],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for the weights and their manifest.")
-    ],
-    base: Annotated[str, typer.Option(help="Folder or hub name of the encoder to start from.")] = "",
-    second: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Put the head beside the one in the folder, to be asked where it is unsure."
-        ),
-    ] = "",
-    reads: Annotated[
-        str, typer.Option(help="Kinds of text that a second head is asked about: english,other_latin,cjk.")
-    ] = "",
-    compact: Annotated[
-        bool, typer.Option("--compact", help="4-bit embeddings: a quarter smaller, slower to train.")
-    ] = False,
-    start: Annotated[
-        str, typer.Option(help="Weights folder to go on from; 'packaged' is the one that ships.")
-    ] = "",
-    validation: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="Pairs that stop and calibrate; else some are held out."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option()] = 7,
-) -> None:
-    """Train a verifier head on labelled pairs."""
-    from validity_graph.verifier import train as training
-    from validity_graph.verifier.batching import Settings
-    from validity_graph.verifier.export import SECOND_READS
-    from validity_graph.verifier.scoring import PACKAGED
-
-    if (reads and not second) or (compact and second):
-        raise InputError("--reads is for a second head (--second NAME), --compact for the cheap one")
-    begin: str | Path | None = PACKAGED / second if start == "packaged" else start or None
-    if start == "packaged" and not (PACKAGED / second).is_dir():
-        raise InputError(f'the packaged weights have no second head "{second}"; see their manifest.json')
-    chosen: dict[str, Any] = {
-        "output": output, "seed": seed, "validation_path": validation, "start": begin,
-        "settings": Settings(compact=compact),
-    }  # fmt: skip
-    if second:
-        kinds = reads.split(",") if reads else SECOND_READS
-        training.train_second(pairs, base=base or training.base_folder(), name=second, reads=kinds, **chosen)
-    else:
-        training.train(pairs, base=base or None, **chosen)
+for command in (cli_verifier.score, cli_verifier.train):
+    app.command()(command)
 
 
 def _verify(graph: ValidityGraph) -> Any:  # noqa: ANN401  a Verification
@@ -370,37 +299,6 @@ def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
 def _as_bad(status: Status, bar: Status) -> bool:
     order = list(Status)
     return order.index(status) >= order.index(bar)
-
-
-@contextmanager
-def _existing(db: str) -> Iterator[ValidityGraph]:
-    """Open a database that is there: a reading command must not leave an empty file behind a typing error."""
-    if "://" not in db and not Path(db).is_file():
-        raise InputError(f'there is no database at "{db}"; make one with add or check --db')
-    with ValidityGraph.open(db) as graph:
-        yield graph
-
-
-@contextmanager
-def _stream(name: str) -> Iterator[IO[bytes]]:
-    with ExitStack() as stack:
-        if name == "-":
-            yield sys.stdin.buffer
-            return
-        try:
-            yield stack.enter_context(open(name, "rb"))
-        except OSError as problem:
-            raise InputError(f"{name}: cannot be read ({problem.strerror})") from None
-
-
-def _read(name: str) -> list[Record]:
-    with _stream(name) as stream:
-        return read_jsonl(stream, name="stdin" if name == "-" else name)
-
-
-def _pairs(name: str) -> list[dict[str, Any]]:
-    with _stream(name) as stream:
-        return list(read_pairs(stream, name="stdin" if name == "-" else name))
 
 
 def _builtins(document: object) -> Any:  # noqa: ANN401  dicts, lists and scalars
