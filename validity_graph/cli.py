@@ -258,8 +258,8 @@ def export(db: Database) -> None:
             typer.echo(line)
 
 
-for command in (cli_verifier.score, cli_verifier.train):
-    app.command()(command)
+app.command()(cli_verifier.score)
+app.command()(cli_verifier.train)
 
 
 def _verify(graph: ValidityGraph) -> Any:  # noqa: ANN401  a Verification
