@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
 
+from validity_graph.verifier import exact_products  # noqa: E402
 from validity_graph.verifier.export import export_int4  # noqa: E402
 from validity_graph.verifier.heads import open_session  # noqa: E402
 from validity_graph.verifier.network import EXPORTED, PairNetwork, freeze  # noqa: E402
 from validity_graph.verifier.quantization_aware import begin_int4, end_int4, fake_int4  # noqa: E402
-from validity_graph.verifier.quantize import BLOCK, int4, quantize_products  # noqa: E402
+from validity_graph.verifier.quantize import BLOCK, int4, largest_products, quantize_products  # noqa: E402
 
 Floats = NDArray[np.float32]
 
@@ -62,6 +64,24 @@ def test_products_at_the_end_of_their_range_do_not_overflow(
     weight = np.full((128, outputs), sign, dtype=np.float32)
     found = product(tmp_path, weight, np.ones((1, 5, 128), np.float32), pack=pack)
     assert np.allclose(found, 128 * sign, rtol=0.01)
+
+
+def test_the_file_of_the_largest_products_is_what_the_quantiser_writes() -> None:
+    assert exact_products.LARGEST.read_bytes() == largest_products().SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_slow_products_are_asked_for_where_fast_ones_overflow_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    monkeypatch.setattr(exact_products, "are_exact", lambda: exact)
+    options = onnxruntime.SessionOptions()
+    exact_products.require(options)
+    if exact:
+        with pytest.raises(RuntimeError, match="x64quantprecision"):
+            options.get_session_config_entry("session.x64quantprecision")
+    else:
+        assert options.get_session_config_entry("session.x64quantprecision") == "1"
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

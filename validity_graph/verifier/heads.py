@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.errors import InputError, MissingExtraError
+from validity_graph.verifier import exact_products
 from validity_graph.verifier.calibrator import sigmoid
 from validity_graph.verifier.reading import Window, load_tokenizer, read_windows
 
@@ -154,8 +155,7 @@ def open_session(path: str | Path, *, unpack: bool = False) -> InferenceSession:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Without it, x86 processors that lack VNNI add pairs of int8 products in 16 bits, which overflow.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    exact_products.require(options)
     if unpack:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validity_graph.errors import MissingExtraError
+from validity_graph.verifier import exact_products
 
 try:
     import onnx
@@ -126,6 +127,21 @@ def quantize_products(model: onnx.ModelProto, *, pack: bool) -> None:
     kept = [table for table in graph.initializer if table.name in used]
     del graph.initializer[:]
     graph.initializer.extend(kept)
+
+
+def largest_products() -> onnx.ModelProto:
+    """Return the model that ``exact_products`` asks; its file is this, serialised."""
+    weight = np.full((exact_products.INPUTS, 40), 127, np.int8)
+    kinds = {"unsigned": TensorProto.UINT8, "signed": TensorProto.INT8}
+    tensor = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", [kind, "weight"], [f"{kind}_sums"]) for kind in kinds],
+        "largest_products",
+        [tensor(kind, number, ["rows", exact_products.INPUTS]) for kind, number in kinds.items()],
+        [tensor(f"{kind}_sums", TensorProto.INT32, ["rows", 40]) for kind in kinds],
+        [numpy_helper.from_array(weight, "weight")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
 def _at_least(model: onnx.ModelProto, version: int) -> None:
