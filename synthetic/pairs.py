@@ -104,7 +104,7 @@ def _joined(first: Scene, second: Scene, rng: random.Random) -> Scene:
 def _scene(rng: random.Random, split: Split) -> Scene:
     languages = dict(LANGUAGES)
     if split == "validation":
-        languages.update({lang: 0.05 for lang in HELD_OUT_LANGUAGES})
+        languages.update({lang: 0.05 for lang in sorted(HELD_OUT_LANGUAGES)})
     while True:
         lang = rng.choices(list(languages), list(languages.values()))[0]
         _, build, _ = rng.choices(BUILDERS, [weight for _, _, weight in BUILDERS])[0]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -61,6 +64,25 @@ def one_sided_accuracy(train: list[Pair], test: list[Pair], side: str) -> float:
 def test_same_seed_gives_the_same_pairs_and_another_seed_does_not(train: list[Pair]) -> None:
     assert list(generate(7, 500, split="train")) == train[:500]
     assert list(generate(8, 500, split="train")) != train[:500]
+
+
+PRINT_ALL = """
+from synthetic import chain_pairs, conversations, facts, pairs
+print(list(pairs.generate(7, 300, split="train")), list(pairs.generate(7, 300, split="validation")))
+print(list(conversations.generate(7, 100)), list(facts.generate(7, 100)))
+print(list(chain_pairs.generate(7, 100, split="train")))
+"""
+
+
+def test_pairs_do_not_depend_on_the_order_of_sets_in_the_process() -> None:
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", PRINT_ALL], env=os.environ | {"PYTHONHASHSEED": hashes},
+            cwd=Path(__file__).parent.parent, capture_output=True, check=True,
+        ).stdout
+        for hashes in ("1", "2", "3", "4")
+    }  # fmt: skip
+    assert len(printed) == 1
 
 
 def test_count_is_exact() -> None:
