@@ -40,7 +40,7 @@ def memora_places(data: Path, *, period: str) -> Places:
             waiting[event.source_node or event.id].append(event)
         index, number = CandidateIndex(cap=CAP), {}
         for sequence, node in enumerate(conversation(data, period=period, persona=persona)):
-            index.add(sequence, Memory(node.id, node.text, time=parse_time(node.date)))
+            index.add(sequence, Memory(node.id, node.text, time=parse_time(node.date), context=node.context))
             number[node.id] = sequence
             for event in waiting[node.id]:
                 found = index.targets(sequence)

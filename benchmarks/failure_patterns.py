@@ -71,7 +71,7 @@ def memora(data: Path, *, period: str) -> Iterator[Judged]:
     for group in groups(data, period=period):
         for k, node in enumerate(group.candidates):
             kind = FAMILY.get(group.operation, group.operation)
-            yield judged(group.source, node.text, kind=kind, overturn=k < len(group.targets))
+            yield judged(group.source_reading, node.reading, kind=kind, overturn=k < len(group.targets))
 
 
 def own(path: Path) -> Iterator[Judged]:

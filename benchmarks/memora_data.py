@@ -1,7 +1,7 @@
 """Reads Memora's derived files: memories, and groups of candidates for one overturning event each.
 
-The gold fields (``key``, ``value``, ``kind``, ``final_active``) are never read.  A candidate's text has
-its document context in front where there is one; so has an event's source.  A group keeps only candidates
+The gold fields (``key``, ``value``, ``kind``, ``final_active``) are never read.  A candidate and an
+event's source come with their document context where there is one.  A group keeps only candidates
 from sessions before its event; it is *clean* when it has a protected candidate and none shares the
 target's text, counted on the whole lists.
 """
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from validity_graph.records import in_context
 
 PROTECTED = (
     "protected_same",
@@ -38,7 +40,10 @@ FAMILY = {
 
 @dataclass(frozen=True)
 class Node:
-    """One memory as an agent would hold it; ``session`` and ``turn`` say when it was said."""
+    """One memory as an agent would hold it; ``session`` and ``turn`` say when it was said.
+
+    ``context`` is the turn that names the document that ``text`` is about, "" for none.
+    """
 
     id: str
     persona: str
@@ -46,6 +51,12 @@ class Node:
     turn: int
     date: str
     text: str
+    context: str = ""
+
+    @property
+    def reading(self) -> str:
+        """The text behind its context."""
+        return in_context(self.text, self.context)
 
 
 @dataclass(frozen=True)
@@ -61,11 +72,17 @@ class Group:
     targets: tuple[Node, ...]
     protected: tuple[Node, ...]
     clean: bool
+    source_context: str = ""
 
     @property
     def candidates(self) -> tuple[Node, ...]:
         """Every candidate, targets first."""
         return self.targets + self.protected
+
+    @property
+    def source_reading(self) -> str:
+        """The source behind its context."""
+        return in_context(self.source, self.source_context)
 
 
 def derived(data: Path) -> Path:
@@ -91,27 +108,23 @@ def read(data: Path, *, period: str, kind: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def in_context(context: str | None, text: str) -> str:
-    """Return ``text`` behind the turn that names its document, once where they are the same turn."""
-    if not context or context == text:
-        return text
-    return f"{context} {text}" if text else context
+def said(text: str, context: str | None) -> tuple[str, str]:
+    """Return text and context apart, "" for no context; a context without a text is the text."""
+    if not text:
+        return context or "", ""
+    return text, "" if context is None or context == text else context
 
 
 def nodes(data: Path, *, period: str) -> dict[str, Node]:
     """Return every memory that says something, by id, in the order in which they were said."""
     found = [
         Node(
-            id=record["id"],
-            persona=record["persona"],
-            session=record["session"],
-            turn=record["turns"][0][0],
-            date=record["date"],
-            text=in_context(record.get("context"), record["text"]),
+            record["id"], record["persona"], record["session"], record["turns"][0][0], record["date"],
+            *said(record["text"], record.get("context")),
         )
         for record in read(data, period=period, kind="nodes")
         if record["text"].strip()
-    ]
+    ]  # fmt: skip
     return {node.id: node for node in sorted(found, key=lambda node: (node.persona, node.session, node.turn))}
 
 
@@ -125,12 +138,14 @@ def groups(data: Path, *, period: str) -> list[Group]:
         def earlier(ids: list[str], before: int = record["session"]) -> tuple[Node, ...]:
             return tuple(node[id] for id in dict.fromkeys(ids) if id in node and node[id].session < before)
 
+        source, context = said(record["source"], record.get("source_context"))
         group = Group(
             id=record["id"],
             persona=record["persona"],
             session=record["session"],
             operation=record["op"],
-            source=in_context(record.get("source_context"), record["source"]),
+            source=source,
+            source_context=context,
             source_node=record["source_node"],
             targets=earlier(record["targets"]),
             protected=earlier(protected),
@@ -154,14 +169,10 @@ def conversation(data: Path, *, period: str, persona: str) -> list[Node]:
         if record["persona"] == persona and record["source_node"] is None and record["source_turns"]:
             told.append(
                 Node(
-                    id=record["id"],
-                    persona=persona,
-                    session=record["session"],
-                    turn=record["source_turns"][0][0],
-                    date=record["date"],
-                    text=in_context(context.get(record["id"]), record["source_text"]),
+                    record["id"], persona, record["session"], record["source_turns"][0][0], record["date"],
+                    *said(record["source_text"], context.get(record["id"])),
                 )
-            )
+            )  # fmt: skip
     if not told:
         known = sorted({item.persona for item in nodes(data, period=period).values()})
         raise SystemExit(f"no persona {persona!r} in {period}; personas: {', '.join(known)}")

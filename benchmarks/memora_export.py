@@ -2,7 +2,7 @@
 
     python -m benchmarks.memora_export --data DIR/memora --period weekly --persona software_engineer
 
-Id, text (with the document context where there is one) and date, in the order in which they were said; no
+Id, text, date and the document context where there is one, in the order in which they were said; no
 gold field.
 """
 
@@ -20,7 +20,9 @@ from benchmarks.memora_data import conversation
 def lines(data: Path, *, period: str, persona: str) -> Iterator[str]:
     """Yield one JSON line a memory."""
     for node in conversation(data, period=period, persona=persona):
-        yield json.dumps({"id": node.id, "text": node.text, "time": node.date}, ensure_ascii=False) + "\n"
+        fields = {"id": node.id, "text": node.text, "time": node.date}
+        fields |= {"context": node.context} if node.context else {}
+        yield json.dumps(fields, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> None:

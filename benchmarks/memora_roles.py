@@ -2,11 +2,11 @@
 
     python -m benchmarks.memora_roles --data DIR --period monthly --json OUT
 
-Every (source, candidate) pair of a Memora group is judged on its own; a group is right only when all its
-candidates are ([V3] section 9, group-all-correct).  *Rule-hard* groups are those with a target that both
-rules get wrong: most token overlap with the source, and the newest candidate on the topic.  *Both-failed*
-groups are those that the overlap rule and the zero-shot cosine get wrong.  Baselines point at one
-candidate a group.
+Every (source, candidate) pair of a Memora group is judged on its own, each text with its context; a group
+is right only when all its candidates are ([V3] section 9, group-all-correct).  *Rule-hard* groups are
+those with a target that both rules get wrong: most token overlap with the source, and the newest candidate
+on the topic.  *Both-failed* groups are those that the overlap rule and the zero-shot cosine get wrong.
+Baselines point at one candidate a group.
 Operations are averaged with equal weight, because deletions that repeat the old item are the bulk.
 """
 
@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,25 @@ from numpy.typing import NDArray
 from benchmarks import reporting
 from benchmarks.memora_data import FAMILY, Group, groups
 
+if TYPE_CHECKING:
+    from validity_graph.verifier import Verifier
+
 FloatArray = NDArray[np.float64]
-#: Scores in [0, 1] of (source, target) pairs.
-Scorer = Callable[[Sequence[str], Sequence[str]], FloatArray]
+
+
+class Scorer(Protocol):
+    """Scores (source, target) pairs."""
+
+    def __call__(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        source_contexts: Sequence[str],
+        target_contexts: Sequence[str],
+    ) -> FloatArray:
+        """Return scores in [0, 1]; a context says what its text is about, "" for none."""
+
 
 THRESHOLD = 0.5
 #: Strata that the table shows for baselines too; the JSON has all of them.
@@ -66,11 +82,15 @@ class Judged:
 
 def by_threshold(listed: Sequence[Group], score: Scorer) -> list[Judged]:
     """Judge every pair on its own, in one batch."""
-    sources = [group.source for group in listed for _ in group.candidates]
-    targets = [node.text for group in listed for node in group.candidates]
-    scores = np.asarray(score(sources, targets), dtype=np.float64)
+    pairs = [(group, node) for group in listed for node in group.candidates]
+    scores = score(
+        [group.source for group, _ in pairs],
+        [node.text for _, node in pairs],
+        source_contexts=[group.source_context for group, _ in pairs],
+        target_contexts=[node.context for _, node in pairs],
+    )
     cuts = np.cumsum([len(group.candidates) for group in listed])[:-1]
-    parts = np.split(scores, cuts)
+    parts = np.split(np.asarray(scores, dtype=np.float64), cuts)
     return [Judged(group, part, part >= THRESHOLD) for group, part in zip(listed, parts, strict=True)]
 
 
@@ -94,8 +114,8 @@ def tokens(text: str) -> set[str]:
 
 def overlap(group: Group) -> FloatArray:
     """Return the Jaccard overlap of each candidate's words with the source's."""
-    source = tokens(group.source)
-    found = [tokens(node.text) for node in group.candidates]
+    source = tokens(group.source_reading)
+    found = [tokens(node.reading) for node in group.candidates]
     return np.array([len(source & words) / max(1, len(source | words)) for words in found])
 
 
@@ -114,10 +134,10 @@ def cosines(listed: Sequence[Group]) -> Callable[[Group], FloatArray]:
     from validity_graph import embedding
 
     table = embedding.StaticEmbedding.load()
-    source = table.encode([group.source for group in listed])
+    source = table.encode([group.source_reading for group in listed])
     found = {}
     for vector, group in zip(source, listed, strict=True):
-        candidates = table.encode([node.text for node in group.candidates])
+        candidates = table.encode([node.reading for node in group.candidates])
         found[group.id] = np.maximum(0.0, (candidates @ vector).astype(np.float64))
     return lambda group: found[group.id]
 
@@ -192,7 +212,9 @@ def measure(listed: Sequence[Group], score: Scorer | None) -> tuple[list[dict[st
     judges["token overlap"] = by_best(listed, overlap)
     judges["newest on topic"] = by_best(listed, newest_on_topic)
     judges["cosine"] = by_best(listed, cosine)
-    judges["cue x cosine"] = by_best(listed, lambda group: cosine(group) * bool(CUES.search(group.source)))
+    judges["cue x cosine"] = by_best(
+        listed, lambda group: cosine(group) * bool(CUES.search(group.source_reading))
+    )
     # A rule that always points at a candidate fails a group without a target for another reason.
     pointed = {group.id for group in listed if group.targets}
     hard = wrong(judges["token overlap"]) & wrong(judges["newest on topic"]) & pointed
@@ -233,12 +255,18 @@ def summary_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: cell[j, s][column] for name, (j, s, column) in wanted.items() if (j, s) in cell}
 
 
+def gate_of(verifier: Verifier) -> Scorer:
+    """Return the gate of ``verifier`` as a scorer."""
+    return lambda sources, targets, **contexts: np.asarray(
+        verifier.score(sources, targets, **contexts).gate, dtype=np.float64
+    )
+
+
 def verifier_scorer() -> Scorer:
     """Return the shipped verifier's gate as a scorer."""
     from validity_graph.verifier import Verifier
 
-    verifier = Verifier.load()
-    return lambda sources, targets: np.asarray(verifier.score(sources, targets).gate, dtype=np.float64)
+    return gate_of(Verifier.load())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,8 @@ Right = NDArray[np.bool_]
 
 def judged(verifier: Verifier, *, data: Path, case_file: Path) -> dict[str, Right]:
     """Return which items of each benchmark this verifier judges right, always in the same order."""
-
-    def score(sources: Sequence[str], targets: Sequence[str]) -> NDArray[np.float64]:
-        return np.asarray(verifier.score(sources, targets).gate, dtype=np.float64)
-
     pairs = direction_pairs()
-    gate = score([pair.source for pair in pairs], [pair.target for pair in pairs])
+    gate = verifier.score([pair.source for pair in pairs], [pair.target for pair in pairs]).gate
     told = [json.loads(line) for line in case_file.read_text(encoding="utf-8").splitlines() if line.strip()]
     listed = [group for group in memora_data.groups(data, period=PERIOD) if group.clean]
     facts = [
@@ -47,12 +43,13 @@ def judged(verifier: Verifier, *, data: Path, case_file: Path) -> dict[str, Righ
         for pair in factconsolidation_pairs.pairs(stated)
     ]
     same = np.array([pair.kind == factconsolidation_pairs.KINDS[0] for pair in facts])
-    apart = score([pair.source for pair in facts], [pair.target for pair in facts])
+    apart = verifier.score([pair.source for pair in facts], [pair.target for pair in facts]).gate
     decision = directions.DECISION_THRESHOLD
+    conversations = memora_roles.by_threshold(listed, memora_roles.gate_of(verifier))
     return {
         "directions": (gate >= decision) == np.array([pair.overturn for pair in pairs]),
         "cases": np.array([cases.judge(case, verifier=verifier).right for case in told]),
-        f"memora {PERIOD}": np.array([one.right for one in memora_roles.by_threshold(listed, score)]),
+        f"memora {PERIOD}": np.array([one.right for one in conversations]),
         "factconsolidation pairs": (apart >= decision) == same,
     }
 

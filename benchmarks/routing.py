@@ -61,7 +61,7 @@ def sets(given: argparse.Namespace) -> Iterator[Labelled]:
     if given.data is not None:
         every = groups(given.data, period=given.period)
         told = [
-            (group.source, node.text, k < len(group.targets))
+            (group.source_reading, node.reading, k < len(group.targets))
             for group in (every[::10] if given.quick else every)
             for k, node in enumerate(group.candidates)
         ]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import candidate_recall, factconsolidation_pairs, memora_export, memora_roles
-from benchmarks.memora_data import conversation, groups, in_context
+from benchmarks.memora_data import conversation, groups, said
 
 #: A busy machine is no reason to fail.
 unhurried = settings(deadline=None)
@@ -113,7 +113,7 @@ def data(tmp_path):
 def test_export_has_ids_texts_and_times_in_order_and_nothing_gold(data, capsys):
     memora_export.main(["--data", str(data / "memora"), "--period", "tiny", "--persona", "ada"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert all(set(line) == {"id", "text", "time"} for line in lines)
+    assert all(set(line) - {"context"} == {"id", "text", "time"} for line in lines)
     assert [line["id"] for line in lines] == [
         "t/ada/1/1",
         "t/ada/1/0",
@@ -123,9 +123,9 @@ def test_export_has_ids_texts_and_times_in_order_and_nothing_gold(data, capsys):
         "t/ada/4/e0",
         "t/ada/4/e2",
     ]
-    text = {line["id"]: line["text"] for line in lines}
-    assert text["t/ada/2/2"] == "The proposal is titled Atlas. The budget is $800."
-    assert text["t/ada/2/3"] == "The proposal is titled Atlas."
+    text = {line["id"]: (line["text"], line.get("context")) for line in lines}
+    assert text["t/ada/2/2"] == ("The budget is $800.", "The proposal is titled Atlas.")
+    assert text["t/ada/2/3"] == ("The proposal is titled Atlas.", None)
     assert lines[0]["time"] == "2025-06-01"
     assert "GOLD" not in json.dumps(lines)
 
@@ -147,16 +147,18 @@ def test_unknown_period_and_persona_name_what_there_is(data):
 def test_groups_keep_earlier_sessions_and_know_what_is_clean(data):
     found = {group.id: group for group in groups(data, period="tiny")}
     assert [node.id for node in found["t/ada/3/e1"].candidates] == ["t/ada/2/2", "t/ada/2/3"]
-    assert found["t/ada/3/e1"].source == "About Atlas. The budget of Atlas is $900 now."
+    assert found["t/ada/3/e1"].source == "The budget of Atlas is $900 now."
+    assert found["t/ada/3/e1"].source_reading == "About Atlas. The budget of Atlas is $900 now."
+    assert found["t/ada/3/e1"].targets[0].reading == "The proposal is titled Atlas. The budget is $800."
     assert found["t/ada/3/e1"].clean and found["t/ada/4/e0"].clean and not found["t/ada/4/e2"].clean
 
 
-def test_context_stands_in_front_once():
-    assert in_context(None, "text") == in_context("", "text") == in_context("text", "text") == "text"
-    assert in_context("title", "text") == "title text"
+def test_context_is_told_once():
+    assert said("text", None) == said("text", "") == said("text", "text") == said("", "text") == ("text", "")
+    assert said("text", "title") == ("text", "title")
 
 
-def knows(sources, targets):
+def knows(sources, targets, **_):
     """A scorer that is right on the clean groups and wrong on the third."""
     return np.array([0.9 if "cilantro" in target or "$800" in target else 0.1 for target in targets])
 
@@ -170,7 +172,7 @@ def test_roles_count_a_group_right_only_when_every_candidate_is(data):
     assert cell["verifier", "all"]["accuracy"] == pytest.approx(4 / 6)
     assert summary["overlap_all_correct"] == 1.0
     assert summary["budget_revised_all_correct"] == 1.0
-    _, worse = memora_roles.measure(groups(data, period="tiny"), lambda s, t: np.ones(len(t)))
+    _, worse = memora_roles.measure(groups(data, period="tiny"), lambda s, t, **_: np.ones(len(t)))
     assert (
         worse["clean_all_correct"] == 0.0 and worse["pair_recall"] == 1.0 and worse["pair_precision"] == 0.5
     )

@@ -129,6 +129,8 @@ class Asker:
         scores = self.verifier.score(
             [source.memory.text for source, _ in pairs],
             [target.memory.text for _, target in pairs],
+            source_contexts=[source.memory.context for source, _ in pairs],
+            target_contexts=[target.memory.context for _, target in pairs],
             domains=[target.memory.domain for _, target in pairs],
             influence=reach,
             progress=progress,

@@ -121,6 +121,7 @@ def add(
     premise: Annotated[
         bool, typer.Option("--premise", help="It stands whatever happens to its supports.")
     ] = False,
+    context: Annotated[str, typer.Option(help="What was said before: what the text is about.")] = "",
     depends_on: Names = None,
     supported_by: Names = None,
     supersedes: Names = None,
@@ -140,6 +141,7 @@ def add(
             trust=trust,
             channel=channel,
             premise=premise,
+            context=context,
             depends_on=depends_on or (),
             supported_by=[tuple(name.split(",")) if "," in name else name for name in supported_by or ()],
             supersedes=supersedes or (),

@@ -22,7 +22,9 @@ def score(pairs: Annotated[str, typer.Argument(metavar="PAIRS.jsonl", help="- is
         scores = Verifier.load().score(
             [pair["source"] for pair in listed],
             [pair["target"] for pair in listed],
-            domains=[pair.get("domain", "") for pair in listed],
+            source_contexts=[pair["source_context"] for pair in listed],
+            target_contexts=[pair["target_context"] for pair in listed],
+            domains=[pair["domain"] for pair in listed],
             progress=progress,
         )
     for k, pair in enumerate(listed):

@@ -255,6 +255,7 @@ def _memory_row(item: StoredMemory) -> dict[str, Any]:
         "channel": given.channel,
         "premise": given.premise,
         "meta": dict(given.meta),
+        "context": given.context,
         "added": item.added.isoformat(),
     }
 

@@ -30,7 +30,11 @@ from validity_graph.records import (
 #: Longest line taken, in bytes: no memory is a megabyte of text, a broken export often is.
 LONGEST_LINE = 1_000_000
 
-_MEMORY_FIELDS = ("id", "text", "time", "domain", "namespace", "trust", "channel", "premise", "meta")
+#: Texts that a line of ``read_pairs`` may have beside its source and target.
+_PAIR_TEXTS = ("domain", "source_context", "target_context")
+_MEMORY_FIELDS = (
+    "id", "text", "time", "domain", "namespace", "trust", "channel", "premise", "meta", "context",
+)  # fmt: skip
 _EDGE_FIELDS = (
     "source",
     "target",
@@ -78,12 +82,16 @@ def read_jsonl(stream: IO[bytes], *, name: str) -> list[Record]:
 def read_pairs(stream: IO[bytes], *, name: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON lines stream, each with its ``source`` and ``target`` texts.
 
-    One without an ``id`` gets the number of its line.  Raises ``InputError`` as ``read_jsonl`` does.
+    One without an ``id`` gets the number of its line, one without ``domain``, ``source_context`` or
+    ``target_context`` the empty text.  Raises ``InputError`` as ``read_jsonl`` does.
     """
     for place, document in _documents(stream, name):
         if not all(isinstance(document.get(end), str) for end in ("source", "target")):
             raise InputError(f'{place}: needs "source" and "target" as strings')
-        yield {"id": int(place.rpartition(":")[2])} | document
+        for name in _PAIR_TEXTS:
+            if not isinstance(document.get(name, ""), str):
+                raise InputError(f'{place}: "{name}" must be a string or left out, not {document[name]!r}')
+        yield {"id": int(place.rpartition(":")[2])} | dict.fromkeys(_PAIR_TEXTS, "") | document
 
 
 def write_jsonl(items: Iterable[Memory | Edge]) -> Iterator[str]:
@@ -111,6 +119,7 @@ def memory_from(fields: Mapping[str, Any]) -> Memory:
         channel=_text(fields, "channel"),
         premise=_flag(fields, "premise"),
         meta=dict(meta or {}),
+        context=_text(fields, "context"),
     )
 
 
@@ -245,6 +254,7 @@ def _memory_fields(item: Memory) -> dict[str, Any]:
         "namespace": item.namespace,
         "channel": item.channel,
         "meta": dict(item.meta),
+        "context": item.context,
     }
     fields |= {field: value for field, value in optional.items() if value}
     if item.trust != 1.0:

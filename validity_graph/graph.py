@@ -132,6 +132,7 @@ class ValidityGraph:
         channel: str = "",
         premise: bool = False,
         meta: Mapping[str, Any] | None = None,
+        context: str = "",
         depends_on: Iterable[str] = (),
         supported_by: Iterable[str | tuple[str, ...]] = (),
         supersedes: Iterable[str] = (),
@@ -142,6 +143,8 @@ class ValidityGraph:
     ) -> None:
         """Add one memory with its edges, or nothing at all.
 
+        ``context`` is what was said before and says what ``text`` is about; it is read with the text, and a
+        memory is not overturned for what its context says.
         ``depends_on`` are prerequisites that must all hold; ``supported_by`` are alternative reasons, a
         tuple inside being one justification whose members must hold together; ``supersedes``,
         ``retracts`` and ``confirms`` say what this memory speaks about.  The same id with the same
@@ -158,6 +161,7 @@ class ValidityGraph:
             channel=channel,
             premise=premise,
             meta=dict(meta or {}),
+            context=context and utf8(context, what=f"context of memory {id!r}"),
         )
         edges = [Edge(source, id, REQUIRES) for source in depends_on]
         edges += support_edges(id, supported_by)

@@ -28,7 +28,7 @@ Record = TypeVar("Record", Memory, Edge)
 #: Codes of ``edge_type`` in torch_geometric data; other types follow, see ``to_pyg``.
 EDGE_TYPES = (REQUIRES, SUPPORTS, OVERTURNS, CONFIRMS)
 _EVIDENCE = ("slot_mini", "slot_nli", "event", "operation")
-_MEMORY_LISTS = ("text", "time", "domain", "namespace", "channel", "meta")
+_MEMORY_LISTS = ("text", "time", "domain", "namespace", "channel", "meta", "context")
 _EDGE_LISTS = ("kind", "justification", "proposition")
 
 
@@ -80,8 +80,8 @@ def to_pyg(memories: Iterable[Memory], edges: Iterable[Edge]) -> Data:
     int64 (m,) into ``edge_type_name`` (which starts with ``EDGE_TYPES``), ``edge_group`` int64 (m,) numbers
     the named justifications and is -1 elsewhere, ``edge_evidence`` float64 (m, 4) with NaN where there is
     none, ``edge_inferred`` bool (m,), ``trust`` float64 (n,), ``premise`` bool (n,).  Lists of length n:
-    ``id``, ``text``, ``time`` (ISO 8601 or ""), ``domain``, ``namespace``, ``channel``, ``meta``; lists of
-    length m: ``edge_kind``, ``edge_justification``, ``edge_proposition``.
+    ``id``, ``text``, ``time`` (ISO 8601 or ""), ``domain``, ``namespace``, ``channel``, ``meta``,
+    ``context``; lists of length m: ``edge_kind``, ``edge_justification``, ``edge_proposition``.
 
     Raises ``UnknownMemoryError`` for an edge whose end is no memory, ``InputError`` for an id that comes
     twice, ``MissingExtraError``.
@@ -149,7 +149,7 @@ def to_arrow(memories: Iterable[Memory], edges: Iterable[Edge]) -> tuple[pyarrow
         row |= {"time": memory.time, "trust": memory.trust, "premise": memory.premise}
         row["meta"] = json.dumps(row["meta"], ensure_ascii=False) if "meta" in row else None
     score = pyarrow.float64()
-    text = dict.fromkeys(("id", "text", "domain", "namespace", "channel", "meta"), pyarrow.string())
+    text = dict.fromkeys(("id", *_MEMORY_LISTS), pyarrow.string())
     memory_schema = pyarrow.schema(
         text | {"time": pyarrow.timestamp("us", tz="UTC"), "trust": score, "premise": pyarrow.bool_()}
     )

@@ -121,10 +121,10 @@ class Shard:
 
     def add(self, sequence: int, memory: Memory) -> int:
         """Hold a memory under its arrival number and return its slot."""
-        key = restatement_key(memory.text)
+        key = restatement_key(memory.reading)
         row = self.row_of.get(key)
         if row is None:
-            row = self._add_row(key, memory.text)
+            row = self._add_row(key, memory.reading)
         slot = self.sequence.size
         self.sequence.append(sequence)
         self.time.append(_microseconds(memory.time))

@@ -93,6 +93,7 @@ class Memory:
     ``id`` is a byte-exact string; ``time`` is when it was said (UTC), unknown where ``None``;
     ``trust`` in [0, 1] scales its force as a source; ``channel`` groups sources whose agreement is
     repetition and counts once; a ``premise`` stands in its own right whatever happens to its supports.
+    ``context`` is what was said before and says what ``text`` is about (the turn that names the document).
     """
 
     id: str
@@ -104,11 +105,22 @@ class Memory:
     channel: str = ""
     premise: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
+    context: str = ""
+
+    @property
+    def reading(self) -> str:
+        """The text as it is understood: behind its context."""
+        return in_context(self.text, self.context)
+
+
+def in_context(text: str, context: str) -> str:
+    """Return ``text`` behind ``context``, once where they are the same."""
+    return f"{context} {text}" if context and context != text else text
 
 
 def same_text(memory: Memory) -> str:
-    """Return what two memories share when they say the same: namespace and text, white space folded."""
-    return f"{memory.namespace}\0{' '.join(memory.text.split())}"
+    """Return what two memories share when they say the same: namespace and reading, white space folded."""
+    return f"{memory.namespace}\0{' '.join(memory.reading.split())}"
 
 
 @dataclass(frozen=True, slots=True)

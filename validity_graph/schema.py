@@ -15,7 +15,7 @@ from sqlalchemy.pool import StaticPool
 
 from validity_graph.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 tables = sa.MetaData()
 setting = sa.Table(
@@ -40,6 +40,7 @@ memory = sa.Table(
     sa.Column("channel", sa.Text, nullable=False),
     sa.Column("premise", sa.Boolean, nullable=False),
     sa.Column("meta", sa.JSON, nullable=False),
+    sa.Column("context", sa.Text, nullable=False),
     sa.Column("added", sa.Text, nullable=False),
 )
 edge = sa.Table(
@@ -93,9 +94,15 @@ log = sa.Table(
     sa.Column("detail", sa.JSON, nullable=False),
 )
 
+
+def _add_context(connection: Connection) -> None:
+    """Give every memory of schema 1 the empty context."""
+    connection.exec_driver_sql("ALTER TABLE memory ADD COLUMN context TEXT NOT NULL DEFAULT ''")
+
+
 Migration = Callable[[Connection], None]
 #: Schema version -> the step that lifts a database from it to the next version.
-MIGRATIONS: dict[int, Migration] = {}
+MIGRATIONS: dict[int, Migration] = {1: _add_context}
 
 
 def connect(url: str | None) -> Engine:

@@ -127,8 +127,8 @@ def supports_from(
     for rows in by_namespace.values():
         found = [(reason.memory, conclusion.memory) for reason, conclusion in (pairs[k] for k in rows)]
         scores = scorer.score(
-            [reason.text for reason, _ in found],
-            [conclusion.text for _, conclusion in found],
+            [reason.reading for reason, _ in found],
+            [conclusion.reading for _, conclusion in found],
             progress=_within(progress, start=done, size=len(found), total=len(pairs)),
         )
         done += len(found)
@@ -181,7 +181,7 @@ def inferred_edges(
             reasons.setdefault(conclusion.id, []).append((reason, conclusion, score))
     edges = []
     for found in reasons.values():
-        group = grounds([reason.text for reason, _, _ in found], found[0][1].text)
+        group = grounds([reason.reading for reason, _, _ in found], found[0][1].reading)
         # An alternative is named by a member, so that a reason that is found later does not rename it.
         first: dict[int, str] = {}
         for (reason, _, _), k in zip(found, group, strict=True):

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from validity_graph.errors import InputError
 from validity_graph.records import RETRACTS, SUPERSEDES, Evidence
 from validity_graph.verifier.calibrator import Calibrator, bucket
+from validity_graph.verifier.contexts import read_in_context, without_what_contexts_say
 from validity_graph.verifier.evidence import (
     CONFIRMS_KIND,
     EVIDENCE,
@@ -139,6 +140,8 @@ class Verifier:
         sources: Sequence[str],
         targets: Sequence[str],
         *,
+        source_contexts: Sequence[str] | None = None,
+        target_contexts: Sequence[str] | None = None,
         domains: Sequence[str] | None = None,
         influence: ArrayLike | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -146,12 +149,43 @@ class Verifier:
         """Score how strongly each source overturns its target.
 
         A pair's scores do not depend on the other pairs.  Long texts are read in windows, and the window
-        with the highest gate score speaks for the pair.  ``influence`` ``(n,)`` in [0, 1] says how much
-        each verdict can move (see ``Router.plan``); ``progress(done, total)`` counts pairs.  Raises
-        ``InputError`` where the sequences differ in length or hold something other than texts.
+        with the highest gate score speaks for the pair.  A context ("" for none) is what was said before a
+        text and says what it is about; a target is not overturned for what its context says
+        (``contexts``).  ``influence`` ``(n,)`` in [0, 1] says how much each verdict can move (see
+        ``Router.plan``); ``progress(done, total)`` counts pairs.  Raises ``InputError`` where the sequences
+        differ in length or hold something other than texts.
         """
-        _texts(sources, what="sources")
-        _texts(targets, what="targets")
+        for name, texts in (
+            ("sources", sources), ("targets", targets),
+            ("source_contexts", source_contexts or ()), ("target_contexts", target_contexts or ()),
+        ):  # fmt: skip
+            _texts(texts, what=name)
+
+        def ask(rows: list[int], sources: Sequence[str], targets: Sequence[str]) -> Scores:
+            return self._score(
+                sources, targets, domains=None if domains is None else [domains[i] for i in rows],
+                influence=None if influence is None else np.asarray(influence)[rows], progress=None,
+            )  # fmt: skip
+
+        found = self._score(
+            read_in_context(sources, source_contexts, what="source"),
+            read_in_context(targets, target_contexts, what="target"),
+            domains=domains, influence=influence, progress=progress,
+        )  # fmt: skip
+        return without_what_contexts_say(
+            found, ask, sources, targets, source_contexts=source_contexts, target_contexts=target_contexts
+        )
+
+    def _score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        domains: Sequence[str] | None,
+        influence: ArrayLike | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> Scores:
+        """Score pairs of texts as they are read."""
         raw = self.head.logits(sources, targets, domains=domains, progress=progress)
         reading = self._cheap(raw, sources, targets)
         plan = self._plan(reading, sources, targets, influence=influence)
