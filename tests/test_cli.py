@@ -185,6 +185,33 @@ def test_score_takes_pairs_and_gives_parts(run, tmp_path):
     assert run("score", lines(tmp_path / "q.jsonl", [{"source": "x"}]))[0] == 2
 
 
+def test_a_memory_does_not_fall_for_what_its_context_says(run, tmp_path):
+    db = str(tmp_path / "m.db")
+    named = "Please change the price of the Harbour Lights menu from $30 to $35."
+    assert run("add", "price", named, "--db", db, "--time", "2025-01-01")[0] == 0
+    added = run(
+        "add",
+        "music",
+        "Also add live music to the programme.",
+        "--context",
+        named,
+        "--db",
+        db,
+        "--time",
+        "2025-01-02",
+    )
+    assert added[0] == 0
+    later = "Please change the price of the Harbour Lights menu from $35 to $42."
+    assert run("add", "raise", later, "--db", db, "--time", "2025-01-03")[0] == 0
+    found = json.loads(run("check", "--db", db, "--json")[1])["memories"]
+    assert {item["id"]: item["status"] for item in found} == {
+        "price": "outdated",
+        "music": "valid",
+        "raise": "valid",
+    }
+    assert json.loads(run("export", "--db", db)[1].splitlines()[1])["context"] == named
+
+
 BAD = {
     "weight": '{"id": "b", "text": "y"}\n{"source": "b", "target": "a", "type": "overturns", "weight": 1.4}',
     "nan": '{"id": "b", "text": "y"}\n{"source": "b", "target": "a", "type": "overturns", "weight": NaN}',

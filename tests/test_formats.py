@@ -35,6 +35,7 @@ def read(*lines: str) -> list[object]:
             channel=texts,
             premise=st.booleans(),
             meta=st.dictionaries(texts, st.integers(-9, 9) | texts, max_size=2),
+            context=texts,
         )
         | st.builds(
             Edge,
@@ -145,7 +146,13 @@ def test_bad_files_are_refused(content, message):
 def test_pairs_are_read_as_carefully_as_memories():
     told = b'\xef\xbb\xbf{"source": "s", "target": "t"}\n\n{"id": "p", "source": "s", "target": "t"}\n'
     assert [pair["id"] for pair in read_pairs(io.BytesIO(told), name="f")] == [1, "p"]
-    for line, message in ((b'{"source": "s"}', 'f:1: needs "source" and "target"'), (b"[]", "f:1: expected")):
+    (pair,) = read_pairs(io.BytesIO(b'{"source": "s", "target": "t", "target_context": "c"}'), name="f")
+    assert (pair["source_context"], pair["target_context"], pair["domain"]) == ("", "c", "")
+    for line, message in (
+        (b'{"source": "s"}', 'f:1: needs "source" and "target"'),
+        (b'{"source": "s", "target": "t", "target_context": 3}', 'f:1: "target_context" must be a string'),
+        (b"[]", "f:1: expected"),
+    ):
         with pytest.raises(InputError, match=message):
             list(read_pairs(io.BytesIO(line), name="f"))
 

@@ -219,7 +219,7 @@ def test_a_confirmation_does_not_clear_what_comes_later(acme):
 def test_forgetting_erases_text_and_leaves_a_tombstone(tmp_path):
     path = tmp_path / "m.db"
     graph = ValidityGraph.open(str(path))
-    graph.add("secret", "the code is 4711-xyzzy", meta={"note": "xyzzy-meta"})
+    graph.add("secret", "the code is 4711-xyzzy", meta={"note": "xyzzy-meta"}, context="xyzzy-context")
     graph.add("door", "opens with the code", depends_on=["secret"])
     graph.invalidate("secret", 0.1, reason="xyzzy-reason")
     graph.forget("secret", reason="asked to")
@@ -228,6 +228,8 @@ def test_forgetting_erases_text_and_leaves_a_tombstone(tmp_path):
         graph.add("secret", "anything")
     with pytest.raises(ForgottenError, match="forgotten as 'secret'"):
         graph.add("again", "the code  is 4711-xyzzy")
+    with pytest.raises(ForgottenError, match="forgotten as 'secret'"):
+        graph.add("again", "the code is 4711-xyzzy", context="in another context")
     with pytest.raises(UnknownMemoryError, match="it was forgotten on"):
         graph.explain("secret")
     graph.close()

@@ -47,6 +47,7 @@ def graphs(draw):
             channel=draw(TEXT),
             premise=draw(st.booleans()),
             meta=draw(st.dictionaries(TEXT, JSON, max_size=2)),
+            context=draw(TEXT),
         )
         for id in ids
     ]

@@ -40,6 +40,7 @@ shares = st.floats(0, 1)
         meta=st.dictionaries(
             texts, st.none() | st.booleans() | st.integers(-9, 9) | texts | shares, max_size=3
         ),
+        context=st.just("") | texts,
     ),
     edge=st.builds(
         Edge,
@@ -138,6 +139,23 @@ def test_an_older_schema_is_lifted_step_by_step(tmp_path, monkeypatch):
     assert len(ValidityGraph.open(path)) == 1
     assert len(ValidityGraph.open(path)) == 1
     assert steps == ["setting"]
+
+
+def test_a_file_of_schema_1_is_read_and_its_memories_have_no_context(tmp_path):
+    path = tmp_path / "m.db"
+    with ValidityGraph.open(path) as graph:
+        graph.add("a", "x", meta={"k": 1})
+        graph.add("b", "y", supersedes=["a"])
+    with sqlite3.connect(path) as connection:  # what the release before contexts wrote
+        connection.execute("ALTER TABLE memory DROP COLUMN context")
+        connection.execute("UPDATE setting SET value = '1' WHERE name = 'schema'")
+    connection.close()
+    with ValidityGraph.open(path) as graph:
+        assert graph.memory("a") == Memory("a", "x", meta={"k": 1})
+        assert graph.check()["a"].status == "outdated"
+        graph.add("c", "z", context="About Atlas.")
+    with ValidityGraph.open(path) as graph:
+        assert graph.memory("c").context == "About Atlas."
 
 
 def test_a_failed_migration_leaves_the_file_as_it_was(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ from validity_graph.records import (
     SUPPORTS,
     Edge,
     Ruling,
-    same_text,
+    same_statement,
 )
 from validity_graph.store import Snapshot, StoredMemory
 from validity_graph.topology import (
@@ -196,13 +196,13 @@ def _of_twins(edges: Sequence[Edge], stored: Sequence[StoredMemory]) -> list[Edg
     if not retractions:
         return []
     for item in stored:
-        twins[same_text(item.memory)].append(item)
+        twins[same_statement(item.memory)].append(item)
     said = {(item.source, item.target) for item in edges if item.type == OVERTURNS}
     reaching = [
         replace(item, target=twin.memory.id)
         for item in retractions
         if item.source in by_id and item.target in by_id
-        for twin in twins[same_text(by_id[item.target].memory)]
+        for twin in twins[same_statement(by_id[item.target].memory)]
         if (item.source, twin.memory.id) not in said and is_later(by_id[item.source], twin)
     ]
     return _without_cycles(sorted(reaching, key=lambda item: item.key), given=retractions)

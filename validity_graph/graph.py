@@ -7,6 +7,7 @@ whole before it touches the store and lands in one transaction.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,7 @@ class ValidityGraph:
     @classmethod
     def open(
         cls,
-        place: str | None = None,
+        place: str | os.PathLike[str] | None = None,
         *,
         verifier: Verifier | None = None,
         thresholds: Thresholds | None = None,
@@ -94,7 +95,8 @@ class ValidityGraph:
 
         Raises ``StoreError`` where it cannot be opened.
         """
-        return cls(SQLStore(place), verifier=verifier, thresholds=thresholds, clock=clock)
+        url = None if place is None else os.fspath(place)
+        return cls(SQLStore(url), verifier=verifier, thresholds=thresholds, clock=clock)
 
     def close(self) -> None:
         """Release the store."""

@@ -119,6 +119,11 @@ def in_context(text: str, context: str) -> str:
 
 
 def same_text(memory: Memory) -> str:
+    """Return what two memories share that have the same text: namespace and text, white space folded."""
+    return f"{memory.namespace}\0{' '.join(memory.text.split())}"
+
+
+def same_statement(memory: Memory) -> str:
     """Return what two memories share when they say the same: namespace and reading, white space folded."""
     return f"{memory.namespace}\0{' '.join(memory.reading.split())}"
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from validity_graph.encode import EARLIEST, KIND, EncodedGraph, kind_code, moments
 from validity_graph.explain import left_of
 from validity_graph.kernels.direct import direct_evidence, force
-from validity_graph.records import OVERTURNS, RETRACTS, SUPERSEDES, Edge, Ruling, same_text
+from validity_graph.records import OVERTURNS, RETRACTS, SUPERSEDES, Edge, Ruling, same_statement
 from validity_graph.store import StoredMemory
 from validity_graph.topology import DirectEvidence
 from validity_graph.trails import Said
@@ -79,13 +79,13 @@ class Voices:
         first = encoded.memory.start
         items = [item for item in (*encoded.spoken, *encoded.inert) if item.kind == RETRACTS]
         places = (encoded.number.get(item.target, -1) - first for item in items)
-        texts = {same_text(stored[i].memory) for i in places if 0 <= i < len(stored)}
+        texts = {same_statement(stored[i].memory) for i in places if 0 <= i < len(stored)}
         return {item.source for item in items}, texts
 
     def enter(self, item: StoredMemory, v: int) -> None:
         """Hear of a new memory with number ``v``, the next one."""
         memory = item.memory
-        if same_text(memory) in self._retracted:
+        if same_statement(memory) in self._retracted:
             raise Unfollowed
         time = memory.time or self._latest
         self._latest = max(self._latest, time)
