@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
+from asking_stub import Asked, scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,34 +18,12 @@ from validity_graph.verifier.contexts import (
     read_in_context,
     without_what_contexts_say,
 )
-from validity_graph.verifier.router import RoutingReport
-from validity_graph.verifier.scoring import Scores, Verifier
+from validity_graph.verifier.scoring import Verifier
 
 unit = st.floats(0.0, 1.0)
 
 TERMS = "Now to the lease of the boat house."
 RENT = "The rent of the boat house is 900 euros."
-
-
-def scores_of(gate: Sequence[float]) -> Scores:
-    """Scores whose every part is the gate, so that rows can be told apart."""
-    part = np.array(gate, dtype=np.float64)
-    return Scores(
-        slot_mini=part, slot_nli=part, event=part, operation=part, confirms=part,
-        kind=np.array(["none"] * len(part), dtype="<U10"), gate=part, routing=RoutingReport({}),
-    )  # fmt: skip
-
-
-class Asked:
-    """Answers by a table from (source, target) to a score, and remembers what it was asked."""
-
-    def __init__(self, table: dict[tuple[str, str], float]) -> None:
-        self.table = table
-        self.rows: list[int] = []
-
-    def __call__(self, rows: list[int], sources: Sequence[str], targets: Sequence[str]) -> Scores:
-        self.rows += rows
-        return scores_of([self.table[pair] for pair in zip(sources, targets, strict=True)])
 
 
 @given(st.lists(st.tuples(unit, unit, unit, st.booleans()), max_size=8))

@@ -8,11 +8,9 @@ ask for scores, not how they come about.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from validity_graph.errors import InputError
 from validity_graph.records import in_context
@@ -64,14 +62,4 @@ def without_what_contexts_say(
         return scores
     bare = ask(rows, [sources[i] for i in rows], [targets[i] for i in rows])
     lower = bare.gate < scores.gate[rows]
-    return _with_rows(scores, np.array(rows)[lower], bare, np.flatnonzero(lower))
-
-
-def _with_rows(scores: Scores, rows: NDArray[np.int64], other: Scores, taken: NDArray[np.int64]) -> Scores:
-    """Return ``scores`` with ``rows`` from the rows ``taken`` of ``other``; routing stays as it was."""
-    changed = {}
-    for field in fields(scores):
-        if field.name != "routing":
-            column = changed[field.name] = getattr(scores, field.name).copy()
-            column[rows] = getattr(other, field.name)[taken]
-    return replace(scores, **changed)
+    return scores.with_rows(np.array(rows)[lower], bare, np.flatnonzero(lower))

@@ -8,7 +8,7 @@ graph.  Needs onnxruntime and tokenizers, never torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from validity_graph.verifier.heads import OnnxHead, Slot, WindowLogits, read_man
 from validity_graph.verifier.pairs import OPERATIONS
 from validity_graph.verifier.router import Route, Router, RoutingReport, report
 from validity_graph.verifier.second import SecondHead, reader
+from validity_graph.verifier.sentences import with_clear_sentences
 
 #: Folder of the weights that the package ships.
 PACKAGED = Path(__file__).parent / "weights"
@@ -59,6 +60,15 @@ class Scores:
     def __len__(self) -> int:
         """Return the number of pairs."""
         return len(self.gate)
+
+    def with_rows(self, rows: NDArray[np.int64], other: Scores, taken: NDArray[np.int64]) -> Scores:
+        """Return these scores with ``rows`` replaced by the rows ``taken`` of ``other``; routing stays."""
+        changed = {}
+        for column in fields(self):
+            if column.name != "routing":
+                values = changed[column.name] = getattr(self, column.name).copy()
+                values[rows] = getattr(other, column.name)[taken]
+        return replace(self, **changed)
 
     def evidence(self, i: int) -> Evidence:
         """Evidence of pair ``i`` as a record."""
@@ -149,7 +159,8 @@ class Verifier:
         """Score how strongly each source overturns its target.
 
         A pair's scores do not depend on the other pairs.  Long texts are read in windows, and the window
-        with the highest gate score speaks for the pair.  A context ("" for none) is what was said before a
+        with the highest gate score speaks for the pair; where there is a doubt, so does a pair of sentences
+        that is clear (``sentences``).  A context ("" for none) is what was said before a
         text and says what it is about; a target is not overturned for what its context says
         (``contexts``).  ``influence`` ``(n,)`` in [0, 1] says how much each verdict can move (see
         ``Router.plan``); ``progress(done, total)`` counts pairs.  Raises ``InputError`` where the sequences
@@ -167,11 +178,12 @@ class Verifier:
                 influence=None if influence is None else np.asarray(influence)[rows], progress=None,
             )  # fmt: skip
 
-        found = self._score(
-            read_in_context(sources, source_contexts, what="source"),
-            read_in_context(targets, target_contexts, what="target"),
-            domains=domains, influence=influence, progress=progress,
-        )  # fmt: skip
+        said = read_in_context(sources, source_contexts, what="source")
+        was = read_in_context(targets, target_contexts, what="target")
+        found = self._score(said, was, domains=domains, influence=influence, progress=progress)
+        # A sentence of a text that needs its context does not stand alone.
+        alone = [k for k in range(len(said)) if said[k] == sources[k] and was[k] == targets[k]]
+        found = with_clear_sentences(found, ask, said, was, rows=alone)
         return without_what_contexts_say(
             found, ask, sources, targets, source_contexts=source_contexts, target_contexts=target_contexts
         )
