@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from synthetic.conversation_phrases import GONE, Scene, Statement, capital, claim, fill, kinds, say, sections
 
 #: Share of the edits that are said twice in a row, in other words.
 REPEATED = 0.2
-#: Lists whose entries are things to do.
-PLANS = ("objectives", "agenda items", "key decisions", "milestones", "phases")
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,6 @@ class Document:
 
     kind: str
     title: str
-    core: str
 
     def about(self, rng: random.Random, section: str) -> str:
         """Name the document in a sentence."""
@@ -29,18 +26,13 @@ class Document:
 
 
 def documents(rng: random.Random) -> Scene:
-    """Two documents; one field of one of them is changed, put back, added to or partly removed.
-
-    What a document says of its topic at large is not overturned by an entry that is removed.
-    """
+    """Two documents; one field of one of them is changed, put back, added to or partly removed."""
     here = _document(rng)
     there = _sibling(rng, here) if rng.random() < 0.5 else _document(rng)
     field, quiet = _fields(rng)
     listed = rng.choice(kinds("list"))
     values = rng.sample(_values(field), 4)
     entries = rng.sample(_entries(listed), 4)
-    planned = rng.choice(PLANS)
-    own, others = _own_entry(rng, here), rng.sample(_entries(planned), 2)
     sources = [
         _edited(rng, here, field, values[0], values[1]), _edited(rng, here, field, values[1], values[2]),
         _edited(rng, here, field, values[1], values[0], section="field_revert"),
@@ -50,8 +42,6 @@ def documents(rng: random.Random) -> Scene:
                    claim(f"{here.title}/{listed}/{entries[0]}", GONE), change=True),
         _statement(rng, here, "edit_context", _quoted(rng, "field_add", listed, entries[3]), {}),
         _both(_edited(rng, here, field, values[1], values[2]), _quoted(rng, "field_add", listed, entries[3])),
-        _statement(rng, here, "edit_context", _quoted(rng, "field_remove", planned, own),
-                   claim(f"{here.title}/{planned}/{own}", GONE), change=True),
     ]  # fmt: skip
     targets = [
         _stated(rng, here, field, values[0]), _edited(rng, here, field, values[0], values[1]),
@@ -59,22 +49,9 @@ def documents(rng: random.Random) -> Scene:
         _stated(rng, here, quiet, rng.choice(_values(quiet))), _stated(rng, there, field, values[2]),
         _listing(rng, here, listed, entries[:2]), _listing(rng, here, listed, entries[1:3]),
         _listing(rng, there, listed, entries[:2]),
-        _listing(rng, here, planned, rng.sample([own, others[0]], 2)), _listing(rng, here, planned, others),
-        _overview(rng, here), _overview(rng, here),
         Statement(here.about(rng, "document_context"), {}),
     ]  # fmt: skip
     return Scene("document", sources, targets)
-
-
-def _own_entry(rng: random.Random, document: Document) -> str:
-    """Return an entry that speaks of the document's own topic."""
-    return fill(rng.choice(sections()["own_entry"]), core=document.core.lower())
-
-
-def _overview(rng: random.Random, document: Document) -> Statement:
-    """Say what the document is about at large."""
-    said = say(rng, "overview", doc=document.kind, core=document.core.lower())
-    return _statement(rng, document, "document_context", said, {})
 
 
 def _fields(rng: random.Random) -> list[str]:
@@ -93,7 +70,7 @@ def _document(rng: random.Random) -> Document:
         title = f"{core} & {rng.choice(sections()['title_core'])} {rng.choice(sections()['title_tail'])}"
     elif ending < 0.55:
         title = say(rng, "purpose", core=core.lower())
-    return Document(rng.choice(sections()["document_kind"]), title, core)
+    return Document(rng.choice(sections()["document_kind"]), title)
 
 
 def _values(field: str) -> list[str]:
@@ -118,14 +95,14 @@ def _quoted(rng: random.Random, section: str, listed: str, entry: str) -> str:
 
 def _both(statement: Statement, said: str) -> Statement:
     """``statement`` and something more about the same document, that claims nothing of its own."""
-    return replace(statement, text=f"{statement.text} {said}")
+    return Statement(f"{statement.text} {said}", statement.claims, statement.change)
 
 
 def _statement(
     rng: random.Random, document: Document, context: str, said: str, claims: Mapping[str, frozenset[str]],
     *, change: bool = False,
 ) -> Statement:  # fmt: skip
-    return Statement(said, claims, change, document.about(rng, context), document.title)
+    return Statement(f"{document.about(rng, context)} {said}", claims, change)
 
 
 def _sibling(rng: random.Random, document: Document) -> Document:
@@ -134,9 +111,7 @@ def _sibling(rng: random.Random, document: Document) -> Document:
     if head == "To":
         return _document(rng)
     other = rng.choice([word for word in sections()["title_head"] if word != head])
-    return Document(
-        rng.choice((document.kind, *sections()["document_kind"][:2])), f"{other} {rest}", document.core
-    )
+    return Document(rng.choice((document.kind, *sections()["document_kind"][:2])), f"{other} {rest}")
 
 
 def _template(rng: random.Random, section: str) -> str:

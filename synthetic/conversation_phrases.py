@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from validity_graph.records import in_context
-
 TEXTS = Path(__file__).with_name("conversation_texts.txt")
 #: A value that no statement of a target claims: what was said before is gone, with nothing in its place.
 GONE = "(gone)"
@@ -25,21 +23,11 @@ PLAIN_START = frozenset(
 
 @dataclass(frozen=True)
 class Statement:
-    """A text and what it claims: from a thing to the values of which at least one must hold.
-
-    ``context`` is the sentence before it that says that it is about ``subject``; both "" for none.
-    """
+    """A text and what it claims: from a thing to the values of which at least one must hold."""
 
     text: str
     claims: Mapping[str, frozenset[str]]
     change: bool = False
-    context: str = ""
-    subject: str = ""
-
-    @property
-    def reading(self) -> str:
-        """The text behind its context."""
-        return in_context(self.text, self.context)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ from synthetic.conversation_phrases import GONE, Scene, Statement, claim, dress,
 from synthetic.json_lines import command
 
 OVERTURN_SHARE = 0.42
-#: Shares of the pairs about one document that are told without contexts: both texts, the target alone.
-BARE, TARGET_BARE = 0.25, 0.15
 
 
 def preferences(rng: random.Random) -> Scene:
@@ -182,24 +180,15 @@ def overturns(source: Statement, target: Statement) -> bool:
     return any(not source.claims[thing] & target.claims[thing] for thing in shared)
 
 
-def _told(source: Statement, target: Statement, rng: random.Random) -> tuple[str, str]:
-    """Return both texts behind their contexts, which go without saying at times where they agree."""
-    draw = rng.random()
-    if not target.subject or source.subject != target.subject or draw >= BARE + TARGET_BARE:
-        return source.reading, target.reading
-    return source.text if draw < BARE else source.reading, target.text
-
-
 def row(
     scene: Scene, source: Statement, target: Statement, *, group: str, rng: random.Random
 ) -> dict[str, Any]:
     """One training pair in the format of ``validity-graph train``."""
-    said, was = _told(source, target, rng)
     over = overturns(source, target)
     shared = bool(source.claims.keys() & target.claims.keys())
     operation = "supersedes" if over else "confirms" if shared else "none"
     return {
-        "source": dress(said, rng), "target": dress(was, rng), "overturn": int(over),
+        "source": dress(source.text, rng), "target": dress(target.text, rng), "overturn": int(over),
         "same_proposition": int(shared), "event": int(source.change or over), "operation": operation,
         "domain": f"conversation_{scene.kind}", "lang": "en", "stratum": f"conversation_{operation}",
         "group": group,
