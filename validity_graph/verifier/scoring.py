@@ -31,7 +31,6 @@ from validity_graph.verifier.heads import OnnxHead, Slot, WindowLogits, read_man
 from validity_graph.verifier.pairs import OPERATIONS
 from validity_graph.verifier.router import Route, Router, RoutingReport, report
 from validity_graph.verifier.second import SecondHead, reader
-from validity_graph.verifier.sentences import with_clear_sentences
 
 #: Folder of the weights that the package ships.
 PACKAGED = Path(__file__).parent / "weights"
@@ -159,8 +158,7 @@ class Verifier:
         """Score how strongly each source overturns its target.
 
         A pair's scores do not depend on the other pairs.  Long texts are read in windows, and the window
-        with the highest gate score speaks for the pair; where there is a doubt, so does a pair of sentences
-        that is clear (``sentences``).  A context ("" for none) is what was said before a
+        with the highest gate score speaks for the pair.  A context ("" for none) is what was said before a
         text and says what it is about; a target is not overturned for what its context says
         (``contexts``).  ``influence`` ``(n,)`` in [0, 1] says how much each verdict can move (see
         ``Router.plan``); ``progress(done, total)`` counts pairs.  Raises ``InputError`` where the sequences
@@ -181,9 +179,6 @@ class Verifier:
         said = read_in_context(sources, source_contexts, what="source")
         was = read_in_context(targets, target_contexts, what="target")
         found = self._score(said, was, domains=domains, influence=influence, progress=progress)
-        # A sentence of a text that needs its context does not stand alone.
-        alone = [k for k in range(len(said)) if said[k] == sources[k] and was[k] == targets[k]]
-        found = with_clear_sentences(found, ask, said, was, rows=alone)
         return without_what_contexts_say(
             found, ask, sources, targets, source_contexts=source_contexts, target_contexts=target_contexts
         )
